@@ -14,16 +14,6 @@ __device__ __forceinline__ float load_or_zero(const float* at, bool exists) {
   return value;
 }
 
-/// 16 bytes. The load keeps its place among barriers, where the compiler would move it up and lack registers.
-__device__ __forceinline__ uint4 load_vector(const void* at) {
-  uint4 value;
-  asm volatile("ld.global.v4.b32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
-               : "l"(at)
-               : "memory");
-  return value;
-}
-
 /// 16 bytes to a multiple of 16, in one instruction: the compiler may split an assignment into four.
 __device__ __forceinline__ void store_vector(void* to, uint4 value) {
   asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w)

@@ -39,8 +39,8 @@ __device__ __forceinline__ void tensor_copy(std::uint32_t to, const CUtensorMap*
       : "memory");
 }
 
-/// Writes the box of shared memory at `from` to (inner, middle, outer) of a map's tensor, in the group that bulk_commit() ends.
-/// All of it must be inside the tensor; fence_async_shared() must follow the writes to shared memory.
+/// Writes the box of shared memory at `from` to (inner, middle, outer) of a map's tensor, in the group that bulk_commit() ends;
+/// parts outside the tensor are not written. fence_async_shared() must follow the writes to shared memory.
 __device__ __forceinline__ void tensor_store(const CUtensorMap* map, int inner, int middle, int outer, std::uint32_t from) {
   asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map), "r"(from),
                "r"(inner), "r"(middle), "r"(outer)

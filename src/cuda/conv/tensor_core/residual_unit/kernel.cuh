@@ -1,14 +1,15 @@
 #pragma once
 // A residual unit on wgmma (sm_90a) whose middle tensor stays in shared memory (conv/residual_unit.hpp).
 //
-// gemm_m = positions, gemm_n = output channels, gemm_k = (tap, input channel). A block has kPositions positions of the middle
-// and the outputs whose taps all lie in them. Source and middle are in shared memory as vectors of 8 channels, position by
-// position: a tap is another start address. The warpgroups load and activate the source, multiply, activate the sums, store
-// them as the middle, multiply again and add the source; one thread streams the weights of both convolutions through a ring.
-// Where an SM has two blocks, one multiplies while the other loads or stores.
+// gemm_m = positions, gemm_n = output channels, gemm_k = (tap, input channel). A thread block computes one block of positions
+// after another: kPositions positions of the middle, and the outputs whose taps all lie in them. Its source is copied to shared
+// memory while the block before is computed. Activated source, middle and outputs take turns in one operand: vectors of 8
+// channels, position by position, so that a tap is another start address. The warpgroups activate the source, multiply,
+// activate the sums, store them as the middle, and multiply again, to sums that begin with the source. The warps take turns to
+// stream the weights of both convolutions through a ring. Where an SM has two thread blocks, one multiplies while the other
+// loads or stores.
 
 #include <cstdint>
-#include <type_traits>
 
 #include "cuda/conv/tensor_core/operand/traits.cuh"
 #include "cuda/conv/tensor_core/pipeline/ring.cuh"
@@ -16,7 +17,7 @@
 #include "cuda/ptx/load.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/mma.cuh"
-#include "cuda/ptx/prefetch.cuh"
+#include "cuda/ptx/tensor_copy.cuh"
 #include "cuda/ptx/wgmma.cuh"
 
 namespace polyphase::cuda::tensor_core {
@@ -68,158 +69,118 @@ __device__ __forceinline__ std::uint32_t activated_pair(std::uint32_t word, floa
   }
 }
 
-/// Shared memory of a block, as addresses and as offsets from its start.
+/// Shared memory of a thread block, as addresses and as offsets from its start.
 template <class Shape>
 struct UnitLayout {
   std::uint32_t base;
-  int biases, source, middle, ring;
+  int ring, source;
+  static constexpr int kBiases = Shape::kBarrierBytes, kOperand = kBiases + Shape::kBiasBytes;
   __device__ __forceinline__ UnitLayout(std::uint32_t start, const UnitTiling& tiling)
-      : base(start),
-        biases(Shape::kBarrierBytes),
-        source(biases + Shape::kBiasBytes),
-        middle(source + tiling.source_pitch * Shape::kVectors * 16),
-        ring(middle + tiling.middle_pitch * Shape::kVectors * 16) {}
+      : base(start), ring(kOperand + tiling.pitch * Shape::kVectors * 16), source(ring + Shape::kStages * Shape::kStageBytes) {}
   [[nodiscard]] __device__ __forceinline__ std::uint32_t full(int stage) const {
     return base + static_cast<std::uint32_t>(stage) * 8;
   }
   [[nodiscard]] __device__ __forceinline__ std::uint32_t empty(int stage) const { return full(Shape::kStages + stage); }
+  [[nodiscard]] __device__ __forceinline__ std::uint32_t source_full() const { return full(2 * Shape::kStages); }
   [[nodiscard]] __device__ __forceinline__ std::uint32_t stage(int stage) const {
     return base + static_cast<std::uint32_t>(ring + stage * Shape::kStageBytes);
   }
 };
 
-/// The stages of weights of both convolutions. The warps take turns to copy them to the ring.
+/// The stages of weights of both convolutions, of one block of positions after another. The warps take turns to copy them to
+/// the ring.
 template <class Shape>
 struct UnitWeights {
   const unsigned char *first, *second;
-  int of_first, stages;
+  int of_first, of_block, total;
 
   __device__ __forceinline__ UnitWeights(const UnitTiling& tiling, const unsigned char* of_first_conv,
-                                         const unsigned char* of_second_conv)
+                                         const unsigned char* of_second_conv, int blocks)
       : first(of_first_conv),
         second(of_second_conv),
         of_first(tiling.taps[0] * Shape::kParts),
-        stages(of_first + tiling.taps[1] * Shape::kParts) {}
+        of_block(of_first + tiling.taps[1] * Shape::kParts),
+        total(blocks * of_block) {}
   /// Warp i begins the barriers of stage i, and copies it. One thread of each warp.
   __device__ __forceinline__ void begin(const UnitLayout<Shape>& layout, int warp) const {
     if (warp >= Shape::kStages) return;
     ptx::mbarrier_init(layout.full(warp), 1);
     ptx::mbarrier_init(layout.empty(warp), Shape::kThreads / 32);
     ptx::fence_mbarrier_init();
-    if (warp < stages) copy_to(layout, warp, warp);
+    if (warp < total) copy_to(layout, warp, warp);
   }
   /// Copies stage i >= kStages, if there is one, as soon as its place is free. One thread.
   __device__ __forceinline__ void copy(const UnitLayout<Shape>& layout, int i) const {
-    if (i >= stages) return;
+    if (i >= total) return;
     ptx::mbarrier_wait(layout.empty(i % Shape::kStages), (i / Shape::kStages + 1) & 1);
     copy_to(layout, i, i % Shape::kStages);
   }
 
  private:
   __device__ __forceinline__ void copy_to(const UnitLayout<Shape>& layout, int i, int place) const {
-    const unsigned char* const from = i < of_first ? first + i * Shape::kStageBytes : second + (i - of_first) * Shape::kStageBytes;
+    const int own = i % of_block;
+    const unsigned char* const from =
+        own < of_first ? first + own * Shape::kStageBytes : second + (own - of_first) * Shape::kStageBytes;
     ptx::mbarrier_arrive_expect(layout.full(place), Shape::kStageBytes);
     ptx::bulk_copy(layout.stage(place), from, Shape::kStageBytes, layout.full(place));
   }
 };
 
-/// `from` + `channel` rows.
-template <class T>
-__device__ __forceinline__ T* row_at(T* from, std::uint32_t channel, std::uint32_t row_bytes) {
-  using Byte = std::conditional_t<std::is_const_v<T>, const unsigned char, unsigned char>;
-  return reinterpret_cast<T*>(reinterpret_cast<Byte*>(from) + static_cast<std::uint64_t>(channel) * row_bytes);
+/// A block of positions: outputs of one sample.
+struct UnitBlock {
+  int sample, begin;  ///< the first output in the sample
+
+  __device__ __forceinline__ UnitBlock(const UnitTiling& tiling, unsigned block)
+      : sample(static_cast<int>(block / static_cast<unsigned>(tiling.tiles))),
+        begin(static_cast<int>(block % static_cast<unsigned>(tiling.tiles)) * tiling.tile) {}
+};
+
+/// The offset of a position, a multiple of 8, in the source's boxes: [box][channel][width].
+template <class Shape>
+__device__ __forceinline__ int source_offset(const UnitTiling& tiling, int position) {
+  int boxes = 0;  // before it
+#pragma unroll
+  for (int box = 1; box < Shape::kMostBoxes; ++box) boxes += position >= box * tiling.source_width ? 1 : 0;
+  return (boxes * (Shape::kChannels - 1) * tiling.source_width + position) * 2;
 }
 
-/// kWords words of 2 positions of 8 channels: a thread's part of the source.
-template <class T, int kWords>
-struct UnitPatch {
-  std::uint32_t rows[8][kWords];  // of a channel
+/// Copies a block's source as it is in memory; zeros outside the sample. One thread.
+template <class Shape>
+__device__ __forceinline__ void copy_unit_source(const UnitTiling& tiling, const UnitLayout<Shape>& layout,
+                                                 const CUtensorMap* map, const UnitBlock& block) {
+  const int box_bytes = Shape::kChannels * tiling.source_width * 2;
+  ptx::mbarrier_arrive_expect(layout.source_full(), static_cast<std::uint32_t>(tiling.source_boxes * box_bytes));
+  for (int box = 0; box < tiling.source_boxes; ++box)
+    ptx::tensor_copy(layout.base + static_cast<std::uint32_t>(layout.source + box * box_bytes), map,
+                     block.begin - tiling.before + box * tiling.source_width, 0, block.sample, layout.source_full());
+}
 
-  __device__ __forceinline__ void load(const T* __restrict__ from, std::uint32_t row_bytes, bool exists) {
+/// Makes the operand of a block's source: transposes matrices of 8 channels and 8 positions, four of them at a time, and
+/// activates them.
+template <class T, UnitKind kKind, class Shape>
+__device__ __forceinline__ void activate_unit_source(const UnitTiling& tiling, std::uint32_t source, std::uint32_t operand,
+                                                     int warp, int lane) {
+  constexpr int kWarps = Shape::kThreads / 32, kParts = Shape::kVectors / 4;
+  // Lane 8i + r reads channel r of matrix i, and writes its position r.
+  const std::uint32_t from = source + static_cast<std::uint32_t>(lane * tiling.source_width * 2);
+  const std::uint32_t to = operand + static_cast<std::uint32_t>((lane / 8 * tiling.pitch + lane % 8) * 16);
+#pragma unroll 3
+  for (int i = warp; i < tiling.source_blocks * kParts; i += kWarps) {
+    const int part = i % kParts, position = i / kParts * 8;
+    std::uint32_t words[4];
+    ptx::load_matrices_transposed(
+        words, from + static_cast<std::uint32_t>(part * 32 * tiling.source_width * 2 + source_offset<Shape>(tiling, position)));
 #pragma unroll
-    for (std::uint32_t c = 0; c < 8; ++c) {
-      const auto* const at = row_at(from, c, row_bytes);
-      if constexpr (kWords == 4) {
-        const uint4 row = exists ? *reinterpret_cast<const uint4*>(at) : make_uint4(0, 0, 0, 0);
-        rows[c][0] = row.x, rows[c][1] = row.y, rows[c][2] = row.z, rows[c][3] = row.w;
-      } else {
-        static_assert(kWords == 1);
-        rows[c][0] = exists ? *reinterpret_cast<const std::uint32_t*>(at) : 0;
-      }
-    }
+    for (int k = 0; k < 4; ++k) words[k] = activated_pair<T, kKind>(words[k], tiling.slope[0]);
+    ptx::store_matrices(to + static_cast<std::uint32_t>((part * 4 * tiling.pitch + position) * 16), words);
   }
-  /// Activated and transposed: vectors of 8 channels.
-  template <UnitKind kKind>
-  __device__ __forceinline__ void store(unsigned char* to, float slope) const {
-#pragma unroll
-    for (int i = 0; i < kWords; ++i) {
-      std::uint32_t active[8];
-#pragma unroll
-      for (int c = 0; c < 8; ++c) active[c] = activated_pair<T, kKind>(rows[c][i], slope);
-#pragma unroll
-      for (int odd = 0; odd < 2; ++odd) {
-        const std::uint32_t halves = odd == 0 ? 0x5410 : 0x7632;
-        reinterpret_cast<uint4*>(to)[2 * i + odd] =
-            make_uint4(__byte_perm(active[0], active[1], halves), __byte_perm(active[2], active[3], halves),
-                       __byte_perm(active[4], active[5], halves), __byte_perm(active[6], active[7], halves));
-      }
-    }
-  }
-};
+}
 
-/// A thread's part of a block's source, which begins at `begin` of its sample: first 8 positions of 8 channels, then the rest
-/// of the block, 2 positions at a time, by the last warps. A warp has up to 8 vectors of channels, whose places are in different
-/// banks, of neighbouring positions.
-template <class T, class Shape>
-struct UnitSource {
-  static constexpr int kOfWarp = Shape::kVectors < 8 ? Shape::kVectors : 8, kNear = 32 / kOfWarp,
-                       kFar = Shape::kVectors / kOfWarp;
-  static constexpr int kPlaces = Shape::kThreads / Shape::kVectors;
-  const T* sample;
-  std::int64_t begin, length;
-  std::uint32_t row_bytes;
-  int vector, place, rest, end;  // positions, from the first of the block's source
-  UnitPatch<T, 4> first;
-  UnitPatch<T, 1> second;
-
-  __device__ __forceinline__ UnitSource(const UnitTiling& tiling, const T* of_sample, std::int64_t from, int thread)
-      : sample(of_sample), begin(from), length(tiling.length), row_bytes(static_cast<std::uint32_t>(tiling.length * 2)) {
-    const auto place_of = [](int i) { return i / kOfWarp % kNear + i / (32 * kFar) * kNear; };
-    vector = thread % kOfWarp + thread / 32 % kFar * kOfWarp;
-    place = place_of(thread) * 8;
-    rest = kPlaces * 8 + place_of(Shape::kThreads - 1 - thread) * 2;
-    end = tiling.source_blocks * 8;
-  }
-  /// Loads the first part, and what of the rest fits in the registers.
-  __device__ __forceinline__ void load() {
-    if (place < end) load(place, first);
-    if (rest < end) load(rest, second);
-  }
-  /// Stores all of it, activated.
-  template <UnitKind kKind>
-  __device__ __forceinline__ void store(unsigned char* source, int pitch, float slope) {
-    unsigned char* const to = source + vector * pitch * 16;
-    if (place < end) first.template store<kKind>(to + place * 16, slope);
-    if (rest < end) second.template store<kKind>(to + rest * 16, slope);
-    for (int at = rest + kPlaces * 2; at < end; at += kPlaces * 2) {
-      load(at, second);
-      second.template store<kKind>(to + at * 16, slope);
-    }
-  }
-
- private:
-  template <int kWords>
-  __device__ __forceinline__ void load(int at, UnitPatch<T, kWords>& patch) {
-    const std::int64_t position = begin + at;
-    patch.load(row_at(sample, vector * 8, row_bytes) + position, row_bytes, position >= 0 && position < length);
-  }
-};
-
-/// sums += the products of a convolution. `source`: the address of the first position of this warpgroup for tap 0; `begun`: the
-/// stages of weights before its own.
+/// sums += the products of a convolution. `source`: the address of the first position of this warpgroup for tap 0; `done`: the
+/// stages of weights so far.
 template <class Operand, class Shape>
 __device__ __forceinline__ void multiply_unit(const UnitLayout<Shape>& layout, std::uint32_t source, int pitch, int taps,
-                                              int step, int warp, int lane, const UnitWeights<Shape>& weights, int begun,
+                                              int step, int warp, int lane, const UnitWeights<Shape>& weights, int& done,
                                               Ring& ring, float (&sums)[Shape::kBlocks][Shape::kChannels / 2]) {
   using Mma = ptx::Wgmma<Operand::kType, Shape::kChannels>;
   const std::uint64_t first = ptx::operand_descriptor(source, static_cast<std::uint32_t>(pitch) * 16);
@@ -228,10 +189,6 @@ __device__ __forceinline__ void multiply_unit(const UnitLayout<Shape>& layout, s
   for (int block = 0; block < Shape::kBlocks; ++block) ptx::fence_registers(sums[block]);
 #pragma unroll 1
   for (int i = 0; i < taps * Shape::kParts; ++i) {
-    // All warps have left the stage before the last one, or will soon.
-    const int stage = begun + i;
-    if (stage >= 2 && stage % (Shape::kThreads / 32) == warp && lane == 0) weights.copy(layout, stage + Shape::kStages - 2);
-    __syncwarp();
     const int tap = i / Shape::kParts, part = i % Shape::kParts;
     const std::uint64_t a = first + static_cast<std::uint32_t>(tap * step + part * Shape::kStageDepths * 2 * pitch);
     const std::uint64_t b = ptx::operand_descriptor(layout.stage(ring.stage), Shape::kChannels * 16);
@@ -248,6 +205,10 @@ __device__ __forceinline__ void multiply_unit(const UnitLayout<Shape>& layout, s
     if (held != 0) ptx::mbarrier_arrive(held);
     held = lane == 0 ? layout.empty(ring.stage) : 0;
     ring.advance(Shape::kStages);
+    // All warps have left the stage before this one, or will soon.
+    if (done >= 1 && done % (Shape::kThreads / 32) == warp && lane == 0) weights.copy(layout, done + Shape::kStages - 1);
+    ++done;
+    __syncwarp();
   }
   ptx::wgmma_wait<0>();
   if (held != 0) ptx::mbarrier_arrive(held);
@@ -255,18 +216,23 @@ __device__ __forceinline__ void multiply_unit(const UnitLayout<Shape>& layout, s
   for (int block = 0; block < Shape::kBlocks; ++block) ptx::fence_registers(sums[block]);
 }
 
+/// The place of a channel's bias: a thread's numbers of two vectors of channels are neighbours.
+__device__ __forceinline__ int bias_place(int channel) {
+  return channel / 16 * 16 + channel % 8 / 2 * 4 + channel / 8 % 2 * 2 + channel % 2;
+}
+
 /// sums = the biases of their channels.
 template <class Shape>
 __device__ __forceinline__ void begin_sums(float (&sums)[Shape::kBlocks][Shape::kChannels / 2], const float* biases, int lane) {
 #pragma unroll
-  for (int vector = 0; vector < Shape::kVectors; ++vector) {
-    const float2 bias = *reinterpret_cast<const float2*>(biases + 8 * vector + 2 * (lane % 4));
+  for (int vector = 0; vector < Shape::kVectors; vector += 2) {
+    const float4 bias = *reinterpret_cast<const float4*>(biases + 8 * vector + 4 * (lane % 4));
 #pragma unroll
     for (int block = 0; block < Shape::kBlocks; ++block)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        sums[block][4 * vector + 2 * half] = bias.x;
-        sums[block][4 * vector + 2 * half + 1] = bias.y;
+        float* const at = sums[block] + 4 * vector + 2 * half;
+        at[0] = bias.x, at[1] = bias.y, at[4] = bias.z, at[5] = bias.w;
       }
   }
 }
@@ -292,84 +258,52 @@ __device__ __forceinline__ void store_unit(const float (&sums)[Shape::kBlocks][S
   }
 }
 
-/// A thread's part of the outputs: kRows channels of a warp, 8 positions of a lane, and the same in later passes.
+/// sums += x at the outputs. Lane 8i + r reads channel r of matrix i, for positions 8*(i%2) and the vector i/2, at from[block].
 template <class T, class Shape>
-struct UnitOutputs {
-  static constexpr int kWarps = Shape::kThreads / 32, kRows = Shape::kChannels / kWarps,
-                       kPasses = (Shape::kPositions + 255) / 256;
-  uint4 added[kPasses][kRows];
-
-  [[nodiscard]] static __device__ __forceinline__ int vectors(const UnitTiling& tiling, std::int64_t begin) {
-    return static_cast<int>(min(static_cast<std::int64_t>(tiling.tile), tiling.length - begin) / 8);
-  }
-  /// Loads what is added to the sums: the source.
-  __device__ __forceinline__ void load(const UnitTiling& tiling, const T* __restrict__ sample, std::int64_t begin, int warp,
-                                       int lane) {
-    const int count = vectors(tiling, begin);
-    const auto row_bytes = static_cast<std::uint32_t>(tiling.length * 2);
-    const T* const first = row_at(sample, warp, row_bytes) + begin + 8 * lane;
+__device__ __forceinline__ void add_unit_source(const UnitTiling& tiling, const std::uint32_t (&from)[Shape::kBlocks],
+                                                float (&sums)[Shape::kBlocks][Shape::kChannels / 2]) {
 #pragma unroll
-    for (int pass = 0; pass < kPasses; ++pass)
+  for (int block = 0; block < Shape::kBlocks; ++block) {
 #pragma unroll
-      for (int i = 0; i < kRows; ++i)
-        if (pass * 32 + lane < count)
-          added[pass][i] = ptx::load_vector(row_at(first, i * kWarps, row_bytes) + pass * 256);
-  }
-  /// out = added + scale*(the staged sums).
-  template <UnitKind kKind>
-  __device__ __forceinline__ void store(const UnitTiling& tiling, T* __restrict__ out, std::int64_t begin,
-                                        const unsigned char* staged, int warp, int lane) const {
-    if constexpr (kKind == UnitKind::plain) {  // the same bits
-      store_by(tiling, out, begin, staged, warp, lane,
-               [](std::uint32_t x, std::uint32_t y) { return word_of(__hadd2(pair_of<T>(x), pair_of<T>(y))); });
-    } else {
-      store_by(tiling, out, begin, staged, warp, lane, [&](std::uint32_t x, std::uint32_t y) {
-        const float2 a = floats_of<T>(x), b = floats_of<T>(y);
-        return rounded_word<T>(fmaf(tiling.scale, b.x, a.x), fmaf(tiling.scale, b.y, a.y));
-      });
+    for (int vector = 0; vector < Shape::kVectors; vector += 2) {
+      std::uint32_t words[4];
+      ptx::load_matrices_transposed(words, from[block] + static_cast<std::uint32_t>(vector * 8 * tiling.source_width * 2));
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float2 x = floats_of<T>(words[i]);
+        const int at = 4 * (vector + i / 2) + 2 * (i % 2);
+        sums[block][at] += x.x;
+        sums[block][at + 1] += x.y;
+      }
     }
   }
-
- private:
-  template <class Add>
-  __device__ __forceinline__ void store_by(const UnitTiling& tiling, T* __restrict__ out, std::int64_t begin,
-                                           const unsigned char* staged, int warp, int lane, const Add& add) const {
-    const int count = vectors(tiling, begin);
-    const auto row_bytes = static_cast<std::uint32_t>(tiling.length * 2);
-    T* const first = row_at(out, warp, row_bytes) + begin + 8 * lane;
-    const unsigned char* const sums = staged + warp * Shape::kStagedPitch * 2 + lane * 16;
-#pragma unroll
-    for (int pass = 0; pass < kPasses; ++pass)
-#pragma unroll
-      for (int i = 0; i < kRows; ++i) {
-        if (pass * 32 + lane >= count) continue;
-        const uint4 sum = *reinterpret_cast<const uint4*>(sums + i * kWarps * Shape::kStagedPitch * 2 + pass * 512);
-        const uint4& x = added[pass][i];
-        ptx::store_vector(row_at(first, i * kWarps, row_bytes) + pass * 256,
-                          make_uint4(add(x.x, sum.x), add(x.y, sum.y), add(x.z, sum.z), add(x.w, sum.w)));
-      }
-  }
-};
-
-/// Prefetches the source of the block that will run after one of these to L2.
-template <class T, class Shape>
-__device__ __forceinline__ void prefetch_unit_source(const UnitTiling& tiling, const T* __restrict__ x, int thread) {
-  const unsigned block = blockIdx.x + static_cast<unsigned>(tiling.resident);
-  if (block >= gridDim.x) return;
-  constexpr int kLine = 128 / sizeof(T);
-  const std::int64_t first =
-      static_cast<std::int64_t>(block % static_cast<unsigned>(tiling.tiles)) * tiling.tile - tiling.before;
-  const std::int64_t begin = max(first, std::int64_t{0}), end = min(first + tiling.source_blocks * 8, tiling.length);
-  const T* sample =
-      x + static_cast<std::int64_t>(block / static_cast<unsigned>(tiling.tiles)) * Shape::kChannels * tiling.length;
-  for (std::int64_t at = begin + thread / Shape::kChannels * kLine; at < end; at += Shape::kThreads / Shape::kChannels * kLine)
-    ptx::prefetch_l2(sample + thread % Shape::kChannels * tiling.length + at);
 }
 
-/// Biases may be null. Weights as residual_unit_pack_kernel writes them.
+/// Writes the staged outputs: a warp has kRows channels, a lane 8 positions, and the same in later passes.
+template <class T, class Shape>
+__device__ __forceinline__ void store_unit_outputs(const UnitTiling& tiling, const unsigned char* staged, T* __restrict__ out,
+                                                   const UnitBlock& block, int warp, int lane) {
+  constexpr int kWarps = Shape::kThreads / 32, kRows = Shape::kChannels / kWarps, kPasses = (Shape::kPositions + 255) / 256;
+  constexpr int kStagedBytes = Shape::kStagedPitch * 2;
+  const int count = min(tiling.tile, tiling.length - block.begin);
+  const auto row_bytes = static_cast<std::uint32_t>(tiling.length) * 2;
+  const std::int64_t rows = static_cast<std::int64_t>(block.sample) * Shape::kChannels + warp;
+  auto* const first = reinterpret_cast<unsigned char*>(out + rows * tiling.length + block.begin + 8 * lane);
+  const unsigned char* const from = staged + warp * kStagedBytes + lane * 16;
+#pragma unroll
+  for (int pass = 0; pass < kPasses; ++pass) {
+    if (pass * 256 + 8 * lane >= count) continue;
+#pragma unroll
+    for (int i = 0; i < kRows; ++i)
+      ptx::store_vector(first + static_cast<std::uint64_t>(i * kWarps) * row_bytes + pass * 512,
+                        *reinterpret_cast<const uint4*>(from + i * kWarps * kStagedBytes + pass * 512));
+  }
+}
+
+/// The map is that of x. Biases may be null. Weights as residual_unit_pack_kernel writes them.
 template <class Operand, UnitKind kKind, class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
-    residual_unit_kernel(const __grid_constant__ UnitTiling tiling, const typename Operand::Source* __restrict__ x,
+    residual_unit_kernel(const __grid_constant__ UnitTiling tiling, const __grid_constant__ CUtensorMap source_map,
                          const unsigned char* __restrict__ first_weights,
                          const typename Operand::Source* __restrict__ first_bias,
                          const unsigned char* __restrict__ second_weights,
@@ -377,80 +311,97 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using T = typename Operand::Source;
   constexpr int kChannels = Shape::kChannels;
-  extern __shared__ __align__(16) unsigned char raw[];
-  const std::uint32_t base = (ptx::shared_address(raw) + 127) & ~127U;
-  unsigned char* memory = raw + (base - ptx::shared_address(raw));
+  extern __shared__ __align__(16) unsigned char shared[];
+  const std::uint32_t base = (ptx::shared_address(shared) + 127) & ~127U;
+  unsigned char* const memory = shared + (base - ptx::shared_address(shared));
   const UnitLayout<Shape> layout(base, tiling);
   const int thread = static_cast<int>(threadIdx.x), warp = __shfl_sync(0xffffffffU, thread / 32, 0), lane = thread % 32;
-  const UnitWeights<Shape> weights(tiling, first_weights, second_weights);
+  const auto blocks = static_cast<unsigned>(tiling.blocks);
+  const UnitWeights<Shape> weights(tiling, first_weights, second_weights,
+                                   static_cast<int>((blocks - blockIdx.x + gridDim.x - 1) / gridDim.x));
   if (lane == 0) weights.begin(layout, warp);
   __syncwarp();
-  const auto n = static_cast<std::int64_t>(blockIdx.x / static_cast<unsigned>(tiling.tiles));
-  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x % static_cast<unsigned>(tiling.tiles)) * tiling.tile;
-  const std::int64_t of_sample = n * kChannels * tiling.length;
-  auto* const biases = reinterpret_cast<float*>(memory + layout.biases);
-  {
-    static_assert(2 * kChannels <= Shape::kThreads);
-    const T* const bias = thread < kChannels ? first_bias : second_bias;
-    const float own = thread < 2 * kChannels && bias != nullptr ? static_cast<float>(bias[thread % kChannels]) : 0.0F;
-    UnitSource<T, Shape> source(tiling, x + of_sample, begin - tiling.before, thread);
-    source.load();
-    prefetch_unit_source<T, Shape>(tiling, x, thread);
-    if (thread < 2 * kChannels) biases[thread] = own;
-    source.template store<kKind>(memory + layout.source, tiling.source_pitch, tiling.slope[0]);
+  if (thread == 0) {
+    ptx::mbarrier_init(layout.source_full(), 1);
+    ptx::fence_mbarrier_init();
+    copy_unit_source(tiling, layout, &source_map, UnitBlock(tiling, blockIdx.x));
   }
-  ptx::fence_async_shared();
+  auto* const biases = reinterpret_cast<float*>(memory + layout.kBiases);
+  static_assert(2 * kChannels <= Shape::kThreads);
+  if (thread < 2 * kChannels) {
+    const T* const bias = thread < kChannels ? first_bias : second_bias;
+    biases[bias_place(thread)] = bias != nullptr ? static_cast<float>(bias[thread % kChannels]) : 0.0F;
+  }
   __syncthreads();
-
+  const std::uint32_t operand = base + static_cast<std::uint32_t>(layout.kOperand),
+                      source = base + static_cast<std::uint32_t>(layout.source);
   const int group_first = warp / 4 * Shape::kBlocks * 64, warp_first = group_first + warp % 4 * 16;
-  Ring ring;
-  float sums[Shape::kBlocks][kChannels / 2];
-  begin_sums<Shape>(sums, biases, lane);
-  multiply_unit<Operand, Shape>(layout, base + static_cast<std::uint32_t>(layout.source + (tiling.offset + group_first) * 16),
-                                tiling.source_pitch, tiling.taps[0], tiling.step[0], warp, lane, weights, 0, ring, sums);
   // Lane 8i + r addresses row r of matrix i: position 8*(i%2) + r of the vector of channels i/2.
   const std::uint32_t to_middle =
-      base + static_cast<std::uint32_t>(layout.middle +
-                                        (lane / 16 * tiling.middle_pitch + warp_first + lane / 8 % 2 * 8 + lane % 8) * 16);
-  // Zeros outside the sample.
-  std::uint32_t exists[Shape::kBlocks][2];
-  const std::int64_t position = begin - tiling.pad + warp_first + lane / 4;
-#pragma unroll
-  for (int block = 0; block < Shape::kBlocks; ++block)
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const std::int64_t own = position + block * 64 + half * 8;
-      exists[block][half] = own >= 0 && own < tiling.length ? ~0U : 0U;
-    }
-  store_unit<T, Shape>(
-      sums,
-      [&](std::uint32_t word, int block, int half) {
-        return activated_pair<T, kKind>(word, tiling.slope[1]) & exists[block][half];
-      },
-      [&](const std::uint32_t(&words)[4], int block, int vector) {
-        ptx::store_matrices(to_middle + static_cast<std::uint32_t>((vector * tiling.middle_pitch + block * 64) * 16), words);
-      });
-  begin_sums<Shape>(sums, biases + kChannels, lane);
-  ptx::fence_async_shared();
-  __syncthreads();
-
-  multiply_unit<Operand, Shape>(layout, base + static_cast<std::uint32_t>(layout.middle + group_first * 16),
-                                tiling.middle_pitch, tiling.taps[1], tiling.step[1], warp, lane, weights, weights.of_first, ring,
-                                sums);
-  UnitOutputs<T, Shape> outputs;
-  if constexpr (kKind == UnitKind::plain) outputs.load(tiling, x + of_sample, begin, warp, lane);
-  // Transposed: lane 8i + r addresses channel r of matrix i. The source is not read again.
+      operand + static_cast<std::uint32_t>((lane / 16 * tiling.pitch + warp_first + lane / 8 % 2 * 8 + lane % 8) * 16);
+  // Transposed: lane 8i + r addresses channel r of matrix i.
+  const int transposed_channel = lane / 16 * 8 + lane % 8, transposed_position = warp_first + lane / 8 % 2 * 8;
   constexpr int kStagedBytes = Shape::kStagedPitch * 2;  // of a channel
-  const std::uint32_t to_staged = base + static_cast<std::uint32_t>(layout.source + (lane / 16 * 8 + lane % 8) * kStagedBytes +
-                                                                    (warp_first + lane / 8 % 2 * 8) * 2);
-  store_unit<T, Shape>(
-      sums, [](std::uint32_t word, int, int) { return word; },
-      [&](const std::uint32_t(&words)[4], int block, int vector) {
-        ptx::store_matrices_transposed(to_staged + static_cast<std::uint32_t>(vector * 8 * kStagedBytes + block * 128), words);
-      });
-  __syncthreads();
-  if constexpr (kKind == UnitKind::any) outputs.load(tiling, x + of_sample, begin, warp, lane);  // fewer registers
-  outputs.template store<kKind>(tiling, out + of_sample, begin, memory + layout.source, warp, lane);
+  const std::uint32_t to_staged =
+      operand + static_cast<std::uint32_t>(transposed_channel * kStagedBytes + transposed_position * 2);
+  std::uint32_t added[Shape::kBlocks];
+#pragma unroll
+  for (int i = 0; i < Shape::kBlocks; ++i)
+    added[i] = source + static_cast<std::uint32_t>(transposed_channel * tiling.source_width * 2 +
+                                                   source_offset<Shape>(tiling, tiling.before + transposed_position + i * 64));
+  Ring ring;
+  int done = 0;  // stages of weights
+  std::uint32_t parity = 0;
+#pragma unroll 1
+  for (unsigned index = blockIdx.x; index < blocks; index += gridDim.x) {
+    const UnitBlock block(tiling, index);
+    ptx::mbarrier_wait(layout.source_full(), parity);
+    parity ^= 1;
+    activate_unit_source<T, kKind, Shape>(tiling, source, operand, warp, lane);
+    ptx::fence_async_shared();
+    __syncthreads();
+
+    float sums[Shape::kBlocks][kChannels / 2];
+    begin_sums<Shape>(sums, biases, lane);
+    multiply_unit<Operand, Shape>(layout, operand + static_cast<std::uint32_t>((tiling.offset + group_first) * 16),
+                                  tiling.pitch, tiling.taps[0], tiling.step[0], warp, lane, weights, done, ring, sums);
+    // Zeros outside the sample.
+    std::uint32_t exists[Shape::kBlocks][2];
+    const int position = block.begin - tiling.pad + warp_first + lane / 4;
+#pragma unroll
+    for (int i = 0; i < Shape::kBlocks; ++i)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int own = position + i * 64 + half * 8;
+        exists[i][half] = own >= 0 && own < tiling.length ? ~0U : 0U;
+      }
+    __syncthreads();  // no warp reads the source's operand any more
+    store_unit<T, Shape>(
+        sums,
+        [&](std::uint32_t word, int i, int half) { return activated_pair<T, kKind>(word, tiling.slope[1]) & exists[i][half]; },
+        [&](const std::uint32_t(&words)[4], int i, int vector) {
+          ptx::store_matrices(to_middle + static_cast<std::uint32_t>((vector * tiling.pitch + i * 64) * 16), words);
+        });
+    begin_sums<Shape>(sums, biases + kChannels, lane);
+    add_unit_source<T, Shape>(tiling, added, sums);
+    ptx::fence_async_shared();
+    __syncthreads();
+    if (thread == 0 && index + gridDim.x < blocks)
+      copy_unit_source(tiling, layout, &source_map, UnitBlock(tiling, index + gridDim.x));
+    __syncwarp();
+
+    multiply_unit<Operand, Shape>(layout, operand + static_cast<std::uint32_t>(group_first * 16), tiling.pitch, tiling.taps[1],
+                                  tiling.step[1], warp, lane, weights, done, ring, sums);
+    __syncthreads();  // no warp reads the middle any more
+    store_unit<T, Shape>(
+        sums, [](std::uint32_t word, int, int) { return word; },
+        [&](const std::uint32_t(&words)[4], int i, int vector) {
+          ptx::store_matrices_transposed(to_staged + static_cast<std::uint32_t>(vector * 8 * kStagedBytes + i * 128), words);
+        });
+    __syncthreads();
+    store_unit_outputs<T, Shape>(tiling, memory + layout.kOperand, out, block, warp, lane);
+    __syncthreads();
+  }
 #endif
 }
 

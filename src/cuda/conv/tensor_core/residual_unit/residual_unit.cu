@@ -3,6 +3,7 @@
 #include "conv/algorithm.hpp"
 #include "cuda/conv/alignment.hpp"
 #include "cuda/conv/tensor_core/pipeline/mma_sync.hpp"
+#include "cuda/conv/tensor_core/pipeline/tensor_map.hpp"
 #include "cuda/conv/tensor_core/residual_unit/kernel.cuh"
 
 namespace polyphase::cuda::tensor_core {
@@ -31,12 +32,24 @@ void launch(const ResidualUnit& unit, const UnitTiling& tiling, const void* x, c
   using T = typename Operand::Source;
   const auto first = packed_weights<T>(unit, 0, weights[0], device, stream);
   const auto second = packed_weights<T>(unit, 1, weights[1], device, stream);
+  const auto row_bytes = static_cast<std::uint64_t>(unit.L) * sizeof(T);
+  const CUtensorMap map = encode_tensor_map({.address = reinterpret_cast<std::uint64_t>(x),
+                                             .numbers = static_cast<std::uint64_t>(unit.L),
+                                             .rows = Shape::kChannels,
+                                             .samples = static_cast<std::uint64_t>(unit.N),
+                                             .row_bytes = row_bytes,
+                                             .sample_bytes = Shape::kChannels * row_bytes,
+                                             .box_numbers = static_cast<std::uint32_t>(tiling.source_width),
+                                             .box_rows = Shape::kChannels,
+                                             .bytes = sizeof(T),
+                                             .offset = 0,
+                                             .swizzled = false});
   auto* const kernel = tiling.kind == UnitKind::plain ? residual_unit_kernel<Operand, UnitKind::plain, Shape>
-                                                           : residual_unit_kernel<Operand, UnitKind::any, Shape>;
+                                                      : residual_unit_kernel<Operand, UnitKind::any, Shape>;
   allow_shared_memory(kernel, tiling.shared_bytes, 100);
-  kernel<<<static_cast<unsigned>(tiling.blocks), Shape::kThreads, static_cast<std::size_t>(tiling.shared_bytes), stream>>>(
-      tiling, static_cast<const T*>(x), first->template as<unsigned char>(), static_cast<const T*>(biases[0]),
-      second->template as<unsigned char>(), static_cast<const T*>(biases[1]), static_cast<T*>(out));
+  kernel<<<static_cast<unsigned>(tiling.thread_blocks), Shape::kThreads, static_cast<std::size_t>(tiling.shared_bytes),
+           stream>>>(tiling, map, first->template as<unsigned char>(), static_cast<const T*>(biases[0]),
+                     second->template as<unsigned char>(), static_cast<const T*>(biases[1]), static_cast<T*>(out));
   check_launch("residual unit");
 }
 

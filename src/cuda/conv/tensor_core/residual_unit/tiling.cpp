@@ -21,33 +21,36 @@ std::optional<UnitTiling> tiling_of(const ResidualUnit& unit, const DeviceProper
   const std::int64_t first = unit.padding(0), second = unit.padding(1);
   if (2 * (first + second) > Shape::kPositions / 2) return std::nullopt;  // more is computed twice
   UnitTiling tiling;
-  tiling.length = unit.L;
+  tiling.length = static_cast<int>(unit.L);
   tiling.tile = static_cast<int>((Shape::kPositions - 2 * second) / 8 * 8);
   tiling.tiles = static_cast<int>((unit.L + tiling.tile - 1) / tiling.tile);
   tiling.pad = static_cast<int>(second);
   tiling.before = rounded_up(first + second);
   tiling.offset = tiling.before - static_cast<int>(first + second);
   tiling.source_blocks = rounded_up(tiling.tile + 2 * (first + second) + tiling.offset) / 8;
-  // The outputs are staged where the source was.
-  tiling.source_pitch = std::max(rounded_up(Shape::kPositions + 2 * first + tiling.offset), Shape::kStagedPitch) + 1;
-  tiling.middle_pitch = rounded_up(Shape::kPositions + 2 * second) + 1;
+  constexpr int kWidest = 248;  // of a box: the odd multiple of 8 below the 256 of a tensor map
+  const int read = std::max(tiling.source_blocks * 8, tiling.before + Shape::kPositions);
+  tiling.source_boxes = (read + kWidest - 1) / kWidest;
+  if (tiling.source_boxes > Shape::kMostBoxes) return std::nullopt;
+  tiling.source_width = 8 * (rounded_up((read + tiling.source_boxes - 1) / tiling.source_boxes) / 8 | 1);
+  // Source, middle and outputs take turns.
+  tiling.pitch = std::max({rounded_up(Shape::kPositions + 2 * first + tiling.offset),
+                           rounded_up(Shape::kPositions + 2 * second), Shape::kStagedPitch});
   for (std::size_t i = 0; i < 2; ++i) {
     tiling.taps[i] = static_cast<int>(unit.K[i]);
     tiling.step[i] = static_cast<int>(unit.D[i]);
     tiling.slope[i] = static_cast<float>(unit.slope[i]);
   }
-  tiling.scale = static_cast<float>(unit.scale);
-  if (std::all_of(std::begin(tiling.slope), std::end(tiling.slope), [](float slope) { return slope > 0 && slope <= 1; }) &&
-      tiling.scale == 1)
+  if (std::all_of(std::begin(tiling.slope), std::end(tiling.slope), [](float slope) { return slope > 0 && slope <= 1; }))
     tiling.kind = UnitKind::plain;
   tiling.blocks = unit.N * tiling.tiles;
-  tiling.resident = gpu.sm_count * Shape::kBlocksPerSm;
-  tiling.shared_bytes = 128 + Shape::kBarrierBytes + Shape::kBiasBytes +
-                        (tiling.source_pitch + tiling.middle_pitch) * Shape::kVectors * 16 +
-                        Shape::kStages * Shape::kStageBytes;
-  constexpr int kReserved = 1024;  // by the system, of each block
-  const int available = (gpu.shared_bytes_per_block + kReserved) / Shape::kBlocksPerSm - kReserved;
-  if (tiling.shared_bytes > available || tiling.blocks > INT32_MAX) return std::nullopt;
+  tiling.shared_bytes = 128 + Shape::kBarrierBytes + Shape::kBiasBytes + tiling.pitch * Shape::kVectors * 16 +
+                        Shape::kStages * Shape::kStageBytes + tiling.source_boxes * kChannels * tiling.source_width * 2;
+  if (tiling.shared_bytes > gpu.shared_bytes_per_block || tiling.blocks > INT32_MAX) return std::nullopt;
+  constexpr int kReserved = 1024;  // by the system, of each thread block
+  const bool fits = (tiling.shared_bytes + kReserved) * Shape::kBlocksPerSm <= gpu.shared_bytes_per_block + kReserved;
+  tiling.thread_blocks =
+      static_cast<int>(std::min(tiling.blocks, static_cast<std::int64_t>(gpu.sm_count) * (fits ? Shape::kBlocksPerSm : 1)));
   if (is_faster_in_steps(unit, tiling, gpu)) return std::nullopt;
   return tiling;
 }
@@ -56,6 +59,7 @@ std::optional<UnitTiling> tiling_of(const ResidualUnit& unit, const DeviceProper
 
 std::optional<UnitTiling> make_unit_tiling(const ResidualUnit& unit, const DeviceProperties& gpu) {
   if ((unit.dtype != DType::f16 && unit.dtype != DType::bf16) || unit.L % 8 != 0 || unit.L > kMostLength) return std::nullopt;
+  if (unit.scale != 1) return std::nullopt;  // the second sums begin with the source
   switch (unit.C) {
     case 32:
       return tiling_of<32>(unit, gpu);

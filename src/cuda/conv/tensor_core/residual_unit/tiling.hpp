@@ -9,7 +9,7 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Plain: both slopes are above 0 and at most 1, and the scale is 1.
+/// Plain: both slopes are above 0 and at most 1.
 enum class UnitKind : int { plain, any };
 
 /// What follows from the number of channels, 32, 64 or 128.
@@ -26,27 +26,28 @@ struct UnitShape {
   static constexpr int kParts = kChannels / (16 * kStageDepths);  ///< stages of a tap
   static constexpr int kStageBytes = kStageDepths * 16 * kChannels * 2;
   static constexpr int kStages = kChannels == 32 ? 8 : kChannels == 64 ? 4 : 3;
-  static constexpr int kStagedPitch = kPositions + 8;  ///< of a channel of staged outputs
-  static constexpr int kBarrierBytes = 128, kBiasBytes = 2 * kChannels * 4;
+  static constexpr int kBarrierBytes = 256, kBiasBytes = 2 * kChannels * 4;
+  static constexpr int kStagedPitch = kPositions + 8;         ///< of a channel of staged outputs
+  static constexpr int kMostBoxes = kChannels == 32 ? 3 : 2;  ///< of the source
 };
 
 /// A launch. Positions count from the first of a block's source.
 struct UnitTiling {
-  std::int64_t length = 0;
+  int length = 0;
   int tile = 0;           ///< outputs of a block, a multiple of 8
   int tiles = 0;          ///< of a sample
   int before = 0;         ///< the source begins this many positions before the outputs, a multiple of 8
   int offset = 0;         ///< of the first position that the first convolution reads
   int pad = 0;            ///< of the second convolution: the middle begins this many positions before the outputs
   int source_blocks = 0;  ///< of 8 positions that are loaded
-  int source_pitch = 0, middle_pitch = 0;  ///< positions; the vectors of a position are in different banks
+  int source_boxes = 0, source_width = 0;  ///< its copy: boxes of source_width positions, an odd multiple of 8
+  int pitch = 0;                           ///< positions of the operand, a multiple of 8
   int taps[2] = {}, step[2] = {};
   float slope[2] = {};
   UnitKind kind = UnitKind::any;
-  float scale = 1;
   int shared_bytes = 0;
-  int resident = 0;  ///< blocks that run at a time
   std::int64_t blocks = 0;
+  int thread_blocks = 0;  ///< that compute them
 };
 
 /// The launch, or nothing if the kernel cannot compute the unit, or if its blocks do not fill the GPU.

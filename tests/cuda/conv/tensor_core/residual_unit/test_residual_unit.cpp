@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -34,16 +35,15 @@ struct Operands {
   Tensor x, weights[2], biases[2];
 };
 
-UnitConv1d conv_of(const Operands& operands, std::size_t i, std::int64_t dilation, DType dtype, Device device) {
+UnitConv1d conv_of(const Operands& operands, std::size_t i, const ResidualUnit& unit, DType dtype, Device device) {
   const auto moved = [&](const Tensor& tensor) { return tensor.defined() ? tensor.to(dtype).to(device) : tensor; };
-  return {moved(operands.weights[i]), moved(operands.biases[i]), dilation, {Activation::leaky_relu, kSlope}};
+  return {moved(operands.weights[i]), moved(operands.biases[i]), unit.D[i], {Activation::leaky_relu, unit.slope[i]}};
 }
 
 /// The kernel's result in f64; undefined where it refuses.
 Tensor computed(const ResidualUnit& unit, const Operands& operands) {
   const Device gpu = Device::cuda(0);
-  const UnitConv1d first = conv_of(operands, 0, unit.D[0], unit.dtype, gpu),
-                   second = conv_of(operands, 1, unit.D[1], unit.dtype, gpu);
+  const UnitConv1d first = conv_of(operands, 0, unit, unit.dtype, gpu), second = conv_of(operands, 1, unit, unit.dtype, gpu);
   const Tensor x = operands.x.to(unit.dtype).to(gpu), out = Tensor::full(x.shape(), 77, {.dtype = unit.dtype, .device = gpu});
   if (!backend_of(gpu).residual_unit(unit, x, {first.weight, second.weight}, {first.bias, second.bias}, out)) return {};
   return out.cpu().to(DType::f64);
@@ -58,8 +58,8 @@ Tensor in_steps(const ResidualUnit& unit, const Operands& operands, DType dtype)
   round(rounded.x);
   for (std::size_t i = 0; i < 2; ++i) round(rounded.weights[i]), round(rounded.biases[i]);
   const NoGradGuard no_grad;
-  return residual_unit(rounded.x.to(dtype), conv_of(rounded, 0, unit.D[0], dtype, Device::cpu()),
-                       conv_of(rounded, 1, unit.D[1], dtype, Device::cpu()), unit.scale)
+  return residual_unit(rounded.x.to(dtype), conv_of(rounded, 0, unit, dtype, Device::cpu()),
+                       conv_of(rounded, 1, unit, dtype, Device::cpu()), unit.scale)
       .to(DType::f64);
 }
 
@@ -106,14 +106,27 @@ TEST_CASE("residual unit: sums of small integers are exact") {
   struct Case {
     std::int64_t C, K, D, L, N;
   };
-  const std::vector<Case> cases{{32, 3, 1, 504, 140},  {32, 11, 5, 1000, 70}, {32, 7, 3, 8, 140},     {64, 3, 5, 248, 140},
-                                {64, 7, 1, 512, 70},   {64, 11, 5, 1480, 30}, {128, 3, 3, 256, 140},  {128, 7, 5, 744, 50},
-                                {128, 11, 5, 480, 70}, {64, 1, 1, 264, 140},  {128, 11, 1, 2000, 20}, {32, 5, 2, 4096, 20}};
+  const std::vector<Case> cases{{32, 3, 1, 504, 140},
+                                {32, 11, 5, 1000, 70},
+                                {32, 7, 3, 8, 140},
+                                {64, 3, 5, 248, 140},
+                                {64, 7, 1, 512, 70},
+                                {64, 11, 5, 1480, 30},
+                                {128, 3, 3, 256, 140},
+                                {128, 7, 5, 744, 50},
+                                {128, 11, 5, 480, 70},
+                                {64, 1, 1, 264, 140},
+                                {128, 11, 1, 2000, 20},
+                                {32, 5, 2, 4096, 20},
+                                // Several blocks for a thread block; one thread block on an SM.
+                                {32, 3, 5, 5000, 60},
+                                {64, 3, 3, 2000, 80},
+                                {128, 3, 1, 1000, 80},
+                                {64, 7, 13, 1000, 40}};
   for (const DType dtype : {DType::f16, DType::bf16})
     for (const Case& c : cases) {
-      ResidualUnit unit{
+      const ResidualUnit unit{
           .N = c.N, .C = c.C, .L = c.L, .K = {c.K, c.K}, .D = {c.D, 1}, .slope = {kSlope, kSlope}, .dtype = dtype};
-      unit.scale = c.K == 7 ? 2 : 1;
       CAPTURE(dtype);
       CAPTURE(c.C);
       CAPTURE(c.K);
@@ -138,6 +151,34 @@ TEST_CASE("residual unit: convolutions of different sizes, the second one dilate
     CAPTURE(C);
     CHECK(max_difference(computed(unit, operands), in_steps(unit, operands, DType::f64)) == 0);
   }
+}
+
+TEST_CASE("residual unit: ReLU, no activation, and slopes that are negative or above 1") {
+  if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
+  for (const std::array<double, 2>& slopes : std::vector<std::array<double, 2>>{{0, 0}, {1, 1}, {2, -1}, {0.5, 0}})
+    for (const DType dtype : {DType::f16, DType::bf16}) {
+      const ResidualUnit unit{.N = 70, .C = 32, .L = 600, .K = {3, 3}, .D = {2, 1}, .slope = slopes, .dtype = dtype};
+      const Operands operands = integer_operands(unit, 3, true);
+      CAPTURE(slopes[0]);
+      CAPTURE(slopes[1]);
+      CAPTURE(dtype);
+      CHECK(max_difference(computed(unit, operands), in_steps(unit, operands, DType::f64)) == 0);
+    }
+}
+
+TEST_CASE("residual unit: ReLU makes zeros of negative infinity") {
+  if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
+  const ResidualUnit unit{.N = 70, .C = 64, .L = 504, .K = {3, 3}, .D = {1, 1}, .slope = {0, 0}, .dtype = DType::f16};
+  Operands operands = random_operands(unit), spoilt = operands;
+  std::vector<double> x = operands.x.to_vector<double>();
+  const std::size_t at = (7 * 64 + 3) * 504 + 250;
+  x[at] = 0;
+  operands.x = Tensor::from_vector(x, operands.x.shape());
+  x[at] = -std::numeric_limits<double>::infinity();
+  spoilt.x = Tensor::from_vector(x, operands.x.shape());
+  std::vector<double> expected = values(computed(unit, operands));
+  expected[at] = -std::numeric_limits<double>::infinity();
+  CHECK(values(computed(unit, spoilt)) == expected);
 }
 
 TEST_CASE("residual unit: random numbers are as near to f64 as the steps, with the same bits every time") {

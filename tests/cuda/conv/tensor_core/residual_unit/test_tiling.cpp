@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "support/helpers.hpp"
 
 using namespace polyphase;
@@ -21,25 +23,30 @@ void check_reads(const ResidualUnit& unit, const UnitTiling& tiling) {
   using Shape = UnitShape<kChannels>;
   const std::int64_t first = unit.padding(0), second = unit.padding(1);
   // What the two convolutions of a block read lies in what it has, for the outputs in what was loaded too.
-  CHECK(Shape::kPositions - 1 + tiling.offset + 2 * first < tiling.source_pitch);
-  CHECK(Shape::kPositions - 1 + 2 * second < tiling.middle_pitch);
+  CHECK(Shape::kPositions - 1 + tiling.offset + 2 * first < tiling.pitch);
+  CHECK(Shape::kPositions - 1 + 2 * second < tiling.pitch);
   CHECK(tiling.tile + 2 * second <= Shape::kPositions);
   CHECK(tiling.tile + 2 * second + 2 * first + tiling.offset <= tiling.source_blocks * 8);
-  CHECK(tiling.source_blocks * 8 <= tiling.source_pitch);
-  // A thread loads no more than two patches of 8 x 8.
-  CHECK((tiling.source_blocks + 7) / 8 * 8 * Shape::kVectors <= 2 * Shape::kThreads);
-  // Outputs are staged where the source was.
-  CHECK(Shape::kPositions + 8 <= tiling.source_pitch);
-  // Vectors of neighbouring channels are in different banks; loads are aligned.
-  CHECK(tiling.source_pitch % 8 == 1);
-  CHECK(tiling.middle_pitch % 8 == 1);
+  CHECK(tiling.source_blocks * 8 <= tiling.pitch);
+  CHECK(tiling.source_blocks * 8 <= tiling.source_boxes * tiling.source_width);
+  CHECK(tiling.before + Shape::kPositions <= tiling.source_boxes * tiling.source_width);
+  // Rows of 8 channels are in different banks; a box is no wider than a tensor map's.
+  CHECK(tiling.source_width % 16 == 8);
+  CHECK(tiling.source_width <= 256);
+  CHECK(tiling.source_boxes <= Shape::kMostBoxes);
+  // Outputs are staged in the operand. The place of every box is a multiple of 128 bytes.
+  CHECK(Shape::kStagedPitch <= tiling.pitch);
+  CHECK(tiling.pitch * Shape::kVectors * 16 % 128 == 0);
+  CHECK(Shape::kChannels * tiling.source_width * 2 % 128 == 0);
   CHECK(tiling.tile % 8 == 0);
   CHECK(tiling.before % 8 == 0);
   CHECK(tiling.before == first + second + tiling.offset);
   CHECK(tiling.pad == second);
   CHECK(static_cast<std::int64_t>(tiling.tiles) * tiling.tile >= unit.L);
   CHECK(static_cast<std::int64_t>(tiling.tiles - 1) * tiling.tile < unit.L);
-  CHECK(tiling.shared_bytes * Shape::kBlocksPerSm + 1024 * Shape::kBlocksPerSm <= 233472);
+  CHECK(tiling.blocks == unit.N * tiling.tiles);
+  CHECK(tiling.thread_blocks == std::min<std::int64_t>(tiling.blocks, 132 * Shape::kBlocksPerSm));
+  CHECK((tiling.shared_bytes + 1024) * Shape::kBlocksPerSm <= 233472);
 }
 
 }  // namespace
@@ -74,6 +81,7 @@ TEST_CASE("residual unit: other dtypes, channels, lengths, and what is slower, a
   CHECK(refused([](ResidualUnit& unit) { unit.C = 96; }));
   CHECK(refused([](ResidualUnit& unit) { unit.L = 1001; }));
   CHECK(refused([](ResidualUnit& unit) { unit.D[0] = 100; }));
+  CHECK(refused([](ResidualUnit& unit) { unit.scale = 2; }));
   CHECK_FALSE(refused([](ResidualUnit& unit) { unit.N = 1000, unit.C = 32; }));
   CHECK_FALSE(refused([](ResidualUnit& unit) { unit.N = 1000, unit.C = 128; }));
   CHECK(refused([](ResidualUnit& unit) { unit.N = 1, unit.C = 128, unit.K = {11, 11}; }));
