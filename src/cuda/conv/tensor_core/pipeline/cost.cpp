@@ -21,8 +21,8 @@ double cost_seconds(const CostCounts& counts, const CostRates& rates, const Devi
   const double store = (rates.store + (counts.spreads ? rates.spread : 0)) * counts.store;
   const double bytes = counts.read * (rates.read + rates.read_again * (counts.column_tiles - 1)) + counts.written;
   const double moved = bytes / (rates.terabytes * 1e12 * gpu.sm_count / kSms);
-  return overlapped(multiply / kClock, convert / kClock, store / kClock, moved) + rates.tile * counts.tiles / kClock +
-         rates.microseconds * 1e-6;
+  return overlapped(multiply / kClock, convert / kClock, store / kClock, moved) +
+         (rates.tile * counts.tiles + rates.step * counts.steps) / kClock + rates.microseconds * 1e-6;
 }
 
 CostCounts counts_of_tiles(double tiles, const TileCounts& tile, const KernelProblem& asked, const TapGemm& gemm) {
@@ -31,6 +31,7 @@ CostCounts counts_of_tiles(double tiles, const TileCounts& tile, const KernelPro
           .convert = tiles * tile.converted,
           .store = tiles * tile.stored,
           .tiles = tiles,
+          .steps = tiles * tile.steps,
           .column_tiles = tile.column_tiles,
           .read = bytes * number(gemm.N * gemm.G * gemm.rows * gemm.source_length),
           .written = bytes * number(gemm.N * gemm.G * gemm.out_channels * gemm.out_length),

@@ -18,13 +18,15 @@ struct CostCounts {
   double convert = 0;   ///< source numbers that are converted to operands
   double store = 0;     ///< output numbers, as they are staged
   double tiles = 0;
+  double steps = 0;              ///< of all tiles, where a tile's rows are divided
   double column_tiles = 1;       ///< the source is read once for each
   double read = 0, written = 0;  ///< bytes of the tensors, each once, for all multiprocessors
   bool gathers = false;          ///< whether the source is read from planes of a stride
   bool spreads = false;          ///< whether outputs have several classes (stride1: whether such rows go through shared memory)
 };
 
-/// A kernel's rates for one kind of numbers. Fitted to the times of every kernel for bench/shapes.hpp on an H200 (2026-11-23).
+/// A kernel's rates for one kind of numbers. Fitted to the times of every kernel for bench/shapes.hpp on an H200 (2026-11-23;
+/// stationary in 16 bits on 2026-11-28, with 29 problems of small batches and 256 channels more).
 /// A GPU with as many multiprocessors but other memory is assumed to scale with its bandwidth.
 struct CostRates {
   double multiply = 1;       ///< factor on the tensor cores' minimum
@@ -33,6 +35,7 @@ struct CostRates {
   double store = 0;          ///< cycles per output
   double spread = 0;         ///< additional cycles if the classes of a stride are interleaved
   double tile = 0;           ///< cycles per tile that nothing hides
+  double step = 0;           ///< the same per step
   double read = 1;           ///< weight of a byte read relative to a byte written
   double read_again = 0.3;   ///< the same for a byte that is read again for another column tile
   double terabytes = 3;      ///< per second
@@ -50,6 +53,7 @@ struct KindRates {
 struct TileCounts {
   double products, width, converted, stored;
   double column_tiles = 1;
+  double steps = 0;
 };
 /// The counts of the block that has the most tiles.
 [[nodiscard]] CostCounts counts_of_tiles(double tiles, const TileCounts& tile, const KernelProblem& asked, const TapGemm& gemm);

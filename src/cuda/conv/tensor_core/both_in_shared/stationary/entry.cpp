@@ -11,9 +11,12 @@ std::optional<CostCounts> counts(const KernelProblem& asked, const TapGemm& gemm
   const StationaryTiling tiling = stationary_tiling(asked, gpu);
   if (tiling.count == 0) return std::nullopt;
   const double products = number(tiling.count) * tiling.product_count * products_of(parts_of(asked));
-  const TileCounts tile{products, number(tiling.positions), number(tiling.count) * tiling.tile.items * 8,
+  const TileCounts tile{products,
+                        number(tiling.positions),
+                        number(tiling.count) * tiling.tile.items * 8,
                         number(std::min<std::int64_t>(tiling.columns, gemm.columns)) * tiling.positions,
-                        tiles_of_columns(tiling, gemm)};
+                        tiles_of_columns(tiling, gemm),
+                        number(tiling.count)};
   return counts_of_tiles(tiles_of_block(tiling), tile, asked, gemm);
 }
 
@@ -44,16 +47,17 @@ constinit const KernelEntry kStationary{.name = "stationary",
                                                            .read_again = 0.436,
                                                            .terabytes = 3.29,
                                                            .microseconds = 3.6},
-                                                  .half = {.multiply = 1.33,
-                                                           .convert = 0.0581,
-                                                           .gather = 0.0761,
-                                                           .store = 0.00475,
-                                                           .spread = 0.321,
-                                                           .tile = 963,
-                                                           .read = 0.816,
-                                                           .read_again = 0.676,
-                                                           .terabytes = 3.6,
-                                                           .microseconds = 5}},
+                                                  .half = {.multiply = 1.1,
+                                                           .convert = 0.0971,
+                                                           .gather = 0.0164,
+                                                           .store = 0.00469,
+                                                           .spread = 0.257,
+                                                           .tile = 950,
+                                                           .step = 390,
+                                                           .read = 0.3,
+                                                           .read_again = 0.1,
+                                                           .terabytes = 4.2,
+                                                           .microseconds = 6.73}},
                                         .fuses = fuses,
                                         .activates_source = true,
                                         .gather = stationary_gather};
