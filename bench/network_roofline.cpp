@@ -1,7 +1,8 @@
 // The roofline of a whole network: each part's time next to what arithmetic and memory allow.
 //   network_roofline --match REGEX [--device cuda:0] [--precision f16] [--threads T] [--json FILE]
 // The network runs part by part in inference. A part is what layers/fused.hpp runs in one pass, or a whole Residual, or the sum
-// of branches without the branches. On a GPU a part is timed as a CUDA graph. Its floor is the larger of two times: its
+// of branches without the branches. On a GPU a part is timed as a CUDA graph of its own; the branches of a small input, which
+// the graph of the network runs side by side, come one after another here. Its floor is the larger of two times: its
 // multiply-adds at the rate of a large matrix product in the precision (in fp32 a third of f16's, because it takes three
 // products), and its input, output and weights at the speed of a copy. Both rates are measured first. bench/report.py draws the
 // picture.
@@ -28,6 +29,7 @@
 #include "layers/streaming/module_stream.hpp"
 #include "network_timing.hpp"
 #include "network_work.hpp"
+#include "ops/activations.hpp"
 #include "ops/linear.hpp"
 #include "ops/mac_counter.hpp"
 #include "program/options.hpp"
@@ -153,20 +155,16 @@ class Parts {
     return y;
   }
 
-  /// The sum takes what the whole pass takes in addition to the branches, each of which reads x.
+  /// The branches, each of which reads x, and the sum of what they make.
   pp::Tensor run_branches(pp::layers::Modules own, pp::Module& main, pp::layers::Modules branches, const pp::Tensor& x) {
-    const std::size_t first = parts_.size();
-    for (std::size_t i = 0; i < branches.size(); ++i) (void)run(branches.subspan(i, 1), x);
+    std::vector<pp::Tensor> results;
+    for (std::size_t i = 0; i < branches.size(); ++i) results.push_back(run(branches.subspan(i, 1), x));
     Part part{names_.of(main), pp::concat(pp::layers::short_type_name(main), " of ", branches.size())};
-    pp::Tensor y = pp::layers::forward_all(own, x);
-    part.bytes = bytes_of(y) * static_cast<double>(branches.size() + 1);
-    time(part, [&] { y = pp::layers::forward_all(own, x); });
-    for (std::size_t i = first; i < parts_.size(); ++i) {
-      part.us = std::max(0.0, part.us - parts_[i].us);
-      part.launches -= std::min(part.launches, parts_[i].launches);
-    }
+    pp::Tensor sum;
+    time(part, [&] { sum = pp::average_of(results, 3); });
+    part.bytes = bytes_of(sum) * static_cast<double>(branches.size() + 1);
     parts_.push_back(part);
-    return y;
+    return pp::layers::forward_all(own, x);
   }
 
   void time(Part& part, const std::function<void()>& work) const {

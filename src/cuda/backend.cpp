@@ -35,6 +35,7 @@
 #include "cuda/reduce/reduce.hpp"
 #include "cuda/reduce/row_norm.hpp"
 #include "cuda/reduce/weight_norm.hpp"
+#include "cuda/runtime/fork.hpp"
 #include "cuda/runtime/graph.hpp"
 #include "cuda/runtime/presence.hpp"
 #include "cuda/runtime/runtime.hpp"
@@ -113,6 +114,7 @@ class StreamEvent final : public BackendEvent {
 
 Allocator& CudaBackend::allocator() { return cuda::allocator(device_); }
 std::unique_ptr<BackendEvent> CudaBackend::make_event() { return std::make_unique<StreamEvent>(device_); }
+std::unique_ptr<BackendFork> CudaBackend::make_fork(std::size_t parts) { return cuda::make_fork(device_, parts); }
 
 void CudaBackend::synchronize() {
   refuse_capture("synchronize");

@@ -29,6 +29,8 @@ Tensor along_rows(const Tensor& rows, const Shape& shape) {
 
 }  // namespace
 
+std::unique_ptr<BackendFork> TensorBackend::make_fork(std::size_t /*parts*/) { return nullptr; }
+
 double uniform_limit(double low, double high, DType dtype) {
   return dispatch(dtype, [&]<class T>(T) {
     if constexpr (std::is_same_v<T, std::int64_t>) {

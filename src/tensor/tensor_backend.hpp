@@ -6,6 +6,7 @@
 // with streams all calls are asynchronous on the current stream, unless stated otherwise.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -88,6 +89,18 @@ class BackendEvent {
   [[nodiscard]] virtual double elapsed_ms(const BackendEvent& end) const = 0;
 };
 
+/// Parts of work that the device runs side by side. Each begins after everything that was issued before the fork.
+class BackendFork {
+ public:
+  /// As join().
+  virtual ~BackendFork() = default;
+  /// Issues `work` as a part. What it allocates belongs to the part: release it there too, after join(), so that the part has
+  /// it again. What it reads must stay until join().
+  virtual void run(std::size_t part, const std::function<void()>& work) = 0;
+  /// Everything issued from now on runs after all parts.
+  virtual void join() = 0;
+};
+
 /// A device's memory, and its functions of tensors.
 class TensorBackend {
  public:
@@ -97,6 +110,8 @@ class TensorBackend {
   /// Waits for everything issued on the current stream.
   virtual void synchronize() = 0;
   [[nodiscard]] virtual std::unique_ptr<BackendEvent> make_event() = 0;
+  /// A fork of `parts` parts; nothing if the device runs one after another, which is the default.
+  [[nodiscard]] virtual std::unique_ptr<BackendFork> make_fork(std::size_t parts);
 
   // ---- moving ---------------------------------------------------------------------------------------------------
   /// out = in, same shape, same device, any strides, dtype converted (round to nearest).

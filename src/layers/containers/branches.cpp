@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <memory>
 #include <numeric>
 #include <utility>
 
+#include "autograd/no_grad.hpp"
+#include "device/backend.hpp"
 #include "layers/module.hpp"
 #include "ops/activations.hpp"
 #include "ops/elementwise.hpp"
@@ -21,6 +25,15 @@ void require_alike(const char* name, const std::vector<Tensor>& results) {
   for (std::size_t i = 1; i < results.size(); ++i)
     require<ShapeError>(results[i].shape() == first.shape(), name, ": expected branches of one shape, got ", first.shape(),
                         " from branch 0 and ", results[i].shape(), " from branch ", i);
+}
+
+/// A branch of a larger input keeps a GPU busy alone, and all at once need more memory.
+constexpr std::int64_t kMostBytesSideBySide = std::int64_t{1} << 24;
+
+/// A fork for the branches of x, if it is small and no gradients are recorded.
+std::unique_ptr<BackendFork> fork_for(Modules modules, const Tensor& x) {
+  if (!x.defined() || grad_enabled() || x.numel() * size_of(x.dtype()) > kMostBytesSideBySide) return nullptr;
+  return backend_of(x.device()).make_fork(modules.size());
 }
 
 /// The sum of the branches' results, or their mean, and an activation of it.
@@ -43,9 +56,16 @@ Tensor combined(const char* name, const std::vector<Tensor>& results, BranchSum 
 
 Tensor forward_branches(const char* name, Modules modules, Tensor x, BranchSum kind, const ConvOutputOptions& output) {
   require_branches(name, modules.size());
-  std::vector<Tensor> results;
-  for (std::size_t i = 0; i + 1 < modules.size(); ++i) results.push_back(forward_one(*modules[i], x));
-  results.push_back(forward_one(*modules.back(), std::move(x)));
+  std::vector<Tensor> results(modules.size());
+  if (const auto fork = fork_for(modules, x)) {
+    for (std::size_t i = 0; i < modules.size(); ++i) fork->run(i, [&] { results[i] = forward_one(*modules[i], x); });
+    fork->join();
+    Tensor total = combined(name, results, kind, output);
+    for (std::size_t i = 0; i < modules.size(); ++i) fork->run(i, [&] { results[i] = {}; });
+    return total;
+  }
+  for (std::size_t i = 0; i + 1 < modules.size(); ++i) results[i] = forward_one(*modules[i], x);
+  results.back() = forward_one(*modules.back(), std::move(x));
   return combined(name, results, kind, output);
 }
 

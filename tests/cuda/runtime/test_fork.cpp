@@ -1,0 +1,138 @@
+#include "cuda/runtime/fork.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <memory>
+#include <stdexcept>
+#include <vector>
+
+#include "autograd/no_grad.hpp"
+#include "device/backend.hpp"
+#include "layers/containers/branches.hpp"
+#include "layers/conv1d.hpp"
+#include "ops/elementwise.hpp"
+#include "support/helpers.hpp"
+#include "support/reduced.hpp"
+#include "support/skip.hpp"
+
+using namespace polyphase;
+using namespace polyphase::testing;
+
+namespace {
+
+constexpr std::size_t kParts = 3;
+
+/// (x + 1) + 2*(x + 1) + 3*(x + 1) in parts, each of which computes and frees tensors; the second one takes longest. Wrong if a
+/// part begins too early, or if the sum does, or if memory is used again too early.
+Tensor sum_of_parts(const Tensor& x) {
+  const auto fork = backend_of(x.device()).make_fork(kParts);
+  REQUIRE(fork);
+  std::vector<Tensor> results(kParts);
+  for (std::size_t i = 0; i < kParts; ++i)
+    fork->run(i, [&] {
+      Tensor one = add(x, Tensor::full({}, 1, {x.dtype(), x.device()}));
+      for (int k = 0; i == 1 && k < 30; ++k) one = add(one, Tensor::zeros(one.shape(), {x.dtype(), x.device()}));
+      results[i] = mul(one, static_cast<double>(i + 1));
+    });
+  fork->join();
+  Tensor sum = results[0];
+  for (std::size_t i = 1; i < kParts; ++i) sum = add(sum, results[i]);
+  for (std::size_t i = 0; i < kParts; ++i) fork->run(i, [&] { results[i] = {}; });
+  return sum;
+}
+
+Tensor input(double value) { return Tensor::full({1 << 18}, value, {DType::f32, Device::cuda(0)}); }
+
+/// The smallest and the largest value of y.
+std::vector<float> range_of(const Tensor& y) {
+  const std::vector<float> values = y.cpu().to_vector<float>();
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  return {*least, *most};
+}
+
+}  // namespace
+
+TEST_CASE("fork: none on the CPU, outside of a capture, for one part, or inside a part") {
+  CHECK(backend_of(Device::cpu()).make_fork(2) == nullptr);
+  if (cuda::device_count() == 0) SKIP_TEST("no GPU");
+  Backend& backend = backend_of(Device::cuda(0));
+  CHECK(backend.make_fork(2) == nullptr);
+  const cuda::Graph graph = cuda::capture(
+      [&] {
+        CHECK(backend.make_fork(1) == nullptr);
+        const auto fork = backend.make_fork(2);
+        REQUIRE(fork);
+        for (std::size_t i = 0; i < 2; ++i) fork->run(i, [&] { CHECK(backend.make_fork(2) == nullptr); });
+        CHECK(error_of<Error>([&] { return fork->run(2, [] {}), 0; }) == "fork: expected a part up to 1, got 2");
+      },
+      0);
+}
+
+TEST_CASE("fork: parts begin after what was issued before, and what follows the join begins after all parts") {
+  if (cuda::device_count() == 0) SKIP_TEST("no GPU");
+  const NoGradGuard no_grad;
+  Tensor x = input(1), y;
+  constexpr int kForks = 4;
+  // x*6 + 6, again and again: every fork begins with the sum of the one before.
+  cuda::Graph graph = cuda::capture(
+      [&] {
+        y = x;
+        for (int i = 0; i < kForks; ++i) y = sum_of_parts(y);
+      },
+      0);
+  const int runs = is_reduced() ? 5 : 200;
+  for (int run = 0; run < runs; ++run) {
+    x.copy_(input(run % 7));
+    graph.replay();
+    double expected = run % 7;
+    for (int i = 0; i < kForks; ++i) expected = 6 * (expected + 1);
+    REQUIRE(range_of(y) == std::vector<float>(2, static_cast<float>(expected)));
+  }
+}
+
+TEST_CASE("fork: a graph with forks keeps no more memory when it is made again, and an error passes through") {
+  if (cuda::device_count() == 0) SKIP_TEST("no GPU");
+  const NoGradGuard no_grad;
+  const Tensor x = input(1);
+  const auto record = [&] { (void)cuda::capture([&] { (void)sum_of_parts(sum_of_parts(x)); }, 0); };
+  for (int i = 0; i < 3; ++i) record();
+  cuda::synchronize();
+  const MemoryStats before = cuda::memory_stats();
+  for (int i = 0; i < 10; ++i) record();
+  cuda::synchronize();
+  CHECK(cuda::memory_stats().live_bytes == before.live_bytes);
+  CHECK(cuda::memory_stats().cached_bytes == before.cached_bytes);
+  CHECK_THROWS_AS((void)cuda::capture(
+                      [&] {
+                        const auto fork = backend_of(x.device()).make_fork(2);
+                        fork->run(1, [&] {
+                          const Tensor y = add(x, x);
+                          throw std::runtime_error("part");
+                        });
+                      },
+                      0),
+                  std::runtime_error);
+  record();
+}
+
+TEST_CASE("fork: branches side by side have the bits of branches one after another") {
+  if (cuda::device_count() == 0) SKIP_TEST("no GPU");
+  const NoGradGuard no_grad;
+  std::vector<std::shared_ptr<Module>> modules;
+  for (const std::int64_t kernel_size : {3, 7, 11}) {
+    const Conv1d::Options options{
+        .in_channels = 32, .out_channels = 32, .kernel_size = kernel_size, .padding = kernel_size / 2};
+    modules.push_back(std::make_shared<Conv1d>(options));
+    modules.back()->to(Device::cuda(0));
+  }
+  const Tensor x = random_f64({2, 32, 4000}).to(DType::f32).to(Device::cuda(0));
+  const auto run = [&] { return layers::forward_branches("branches", modules, x, layers::BranchSum::mean); };
+  const std::vector<float> expected = run().cpu().to_vector<float>();
+  Tensor y;
+  cuda::Graph graph = cuda::capture([&] { y = run(); }, 0);
+  for (int i = 0; i < 50; ++i) {
+    graph.replay();
+    CHECK(y.cpu().to_vector<float>() == expected);
+  }
+}
