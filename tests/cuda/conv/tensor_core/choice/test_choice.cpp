@@ -146,6 +146,33 @@ TEST_CASE("on no measured case what the model takes is 5 % slower than the faste
   CHECK(cases >= 90);
 }
 
+TEST_CASE("convolutions of few or short samples, and of 256 channels, in 16 bits go to a fast kernel") {
+  struct Case {
+    std::int64_t N, C, L, K;
+    double stationary, preconverted;  // microseconds on an H200, 2026-11-28
+  };
+  for (const Case& c :
+       {Case{16, 256, 6880, 3, 131.1, 123.6}, Case{16, 256, 6888, 3, 164.5, 123.6}, Case{16, 256, 6912, 3, 130.4, 125.0},
+        Case{1, 256, 256, 3, 25.5, 10.2}, Case{1, 256, 256, 1, 13.7, 8.3}, Case{1, 256, 1024, 3, 28.9, 10.6},
+        Case{1, 256, 6888, 3, 29.5, 12.8}, Case{1, 256, 27552, 3, 45.6, 34.8}, Case{4, 256, 2048, 3, 29.1, 17.3},
+        Case{16, 256, 1024, 3, 29.2, 24.7}, Case{1, 128, 55104, 7, 32.1, 38.2}}) {
+    const std::int64_t padding = (c.K - 1) / 2;
+    const ConvProblem problem{.N = c.N,
+                              .C_in = c.C,
+                              .C_out = c.C,
+                              .L_in = c.L,
+                              .L_out = c.L,
+                              .K = c.K,
+                              .P_l = padding,
+                              .P_r = padding,
+                              .dtype = DType::f16};
+    const GatherKernel chosen =
+        tensor_core::gather_kernels({problem, ConvDirection::dgrad, Precision::fp32}, hopper()).front().kernel;
+    CAPTURE(problem);
+    CHECK(chosen == (c.stationary < c.preconverted ? GatherKernel::stationary : GatherKernel::preconverted));
+  }
+}
+
 TEST_CASE("estimates are near the measured times") {
   const cuda::DeviceProperties gpu = hopper();
   std::istringstream lines(kMeasuredKernels);
