@@ -1,18 +1,20 @@
 #pragma once
 // A residual unit on wgmma (sm_90a) whose middle tensor stays in shared memory (conv/residual_unit.hpp).
 //
-// gemm_m = positions, gemm_n = output channels, gemm_k = (tap, input channel). A thread block computes one block of positions
-// after another: kPositions positions of the middle, and the outputs whose taps all lie in them. Its source is copied to shared
-// memory while the block before is computed. Activated source, middle and outputs take turns in one operand: vectors of 8
-// channels, position by position, so that a tap is another start address. The warpgroups activate the source, multiply,
-// activate the sums, store them as the middle, and multiply again, to sums that begin with the source. The warps take turns to
-// stream the weights of both convolutions through a ring. Where an SM has two thread blocks, one multiplies while the other
-// loads or stores.
+// gemm_k = (tap, input channel); sums.cuh says which of positions and output channels are gemm_m and gemm_n. A thread block
+// computes one block of positions after another: kPositions positions of the middle, and the outputs whose taps all lie in
+// them. Its source is copied to shared memory while the block before is computed. Activated source, middle and outputs take
+// turns in one operand: vectors of 8 channels, position by position, so that a tap is another start address. The warpgroups
+// activate the source, multiply, activate the sums, store them as the middle, and multiply again, to sums that begin with the
+// source. The warps take turns to stream the weights of both convolutions through a ring. Where an SM has two thread blocks,
+// one multiplies while the other loads or stores.
 
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/conv/tensor_core/operand/traits.cuh"
 #include "cuda/conv/tensor_core/pipeline/ring.cuh"
+#include "cuda/conv/tensor_core/residual_unit/sums.cuh"
 #include "cuda/conv/tensor_core/residual_unit/tiling.hpp"
 #include "cuda/ptx/load.cuh"
 #include "cuda/ptx/mbarrier.cuh"
@@ -21,53 +23,6 @@
 #include "cuda/ptx/wgmma.cuh"
 
 namespace polyphase::cuda::tensor_core {
-
-/// Two neighbouring numbers in a word.
-template <class T>
-struct Pair16;
-template <>
-struct Pair16<__half> {
-  using Pair = __half2;
-  static __device__ __forceinline__ float2 floats(Pair pair) { return __half22float2(pair); }
-  static __device__ __forceinline__ Pair rounded(float low, float high) { return __floats2half2_rn(low, high); }
-};
-template <>
-struct Pair16<__nv_bfloat16> {
-  using Pair = __nv_bfloat162;
-  static __device__ __forceinline__ float2 floats(Pair pair) { return __bfloat1622float2(pair); }
-  static __device__ __forceinline__ Pair rounded(float low, float high) { return __floats2bfloat162_rn(low, high); }
-};
-template <class T>
-__device__ __forceinline__ typename Pair16<T>::Pair pair_of(std::uint32_t word) {
-  return *reinterpret_cast<const typename Pair16<T>::Pair*>(&word);
-}
-template <class T>
-__device__ __forceinline__ float2 floats_of(std::uint32_t word) {
-  return Pair16<T>::floats(pair_of<T>(word));
-}
-template <class Pair>
-__device__ __forceinline__ std::uint32_t word_of(Pair pair) {
-  return *reinterpret_cast<const std::uint32_t*>(&pair);
-}
-template <class T>
-__device__ __forceinline__ std::uint32_t rounded_word(float low, float high) {
-  return word_of(Pair16<T>::rounded(low, high));
-}
-
-/// Both numbers of a word activated: v < 0 ? slope*v : v.
-template <class T, UnitKind kKind>
-__device__ __forceinline__ std::uint32_t activated_pair(std::uint32_t word, float slope) {
-  const float2 v = floats_of<T>(word);
-  if constexpr (kKind == UnitKind::plain) {  // v < slope*v where v is negative; NaN is the maximum of two NaN
-    return word_of(__hmax2(pair_of<T>(word), Pair16<T>::rounded(slope * v.x, slope * v.y)));
-  } else {
-    const auto of = [slope](float value) {
-      const float low = slope == 0.0F ? 0.0F : slope * value;  // at infinity too
-      return value < 0.0F ? low : value;
-    };
-    return rounded_word<T>(of(v.x), of(v.y));
-  }
-}
 
 /// Shared memory of a thread block, as addresses and as offsets from its start.
 template <class Shape>
@@ -135,15 +90,6 @@ struct UnitBlock {
         begin(static_cast<int>(block % static_cast<unsigned>(tiling.tiles)) * tiling.tile) {}
 };
 
-/// The offset of a position, a multiple of 8, in the source's boxes: [box][channel][width].
-template <class Shape>
-__device__ __forceinline__ int source_offset(const UnitTiling& tiling, int position) {
-  int boxes = 0;  // before it
-#pragma unroll
-  for (int box = 1; box < Shape::kMostBoxes; ++box) boxes += position >= box * tiling.source_width ? 1 : 0;
-  return (boxes * (Shape::kChannels - 1) * tiling.source_width + position) * 2;
-}
-
 /// Copies a block's source as it is in memory; zeros outside the sample. One thread.
 template <class Shape>
 __device__ __forceinline__ void copy_unit_source(const UnitTiling& tiling, const UnitLayout<Shape>& layout,
@@ -176,30 +122,27 @@ __device__ __forceinline__ void activate_unit_source(const UnitTiling& tiling, s
   }
 }
 
-/// sums += the products of a convolution. `source`: the address of the first position of this warpgroup for tap 0; `done`: the
-/// stages of weights so far.
-template <class Operand, class Shape>
-__device__ __forceinline__ void multiply_unit(const UnitLayout<Shape>& layout, std::uint32_t source, int pitch, int taps,
+/// sums += the products of a convolution. `operand`: the address of its first position for tap 0; `done`: the stages of weights
+/// so far.
+template <class Operand, class Shape, class Sums>
+__device__ __forceinline__ void multiply_unit(const UnitLayout<Shape>& layout, std::uint32_t operand, int pitch, int taps,
                                               int step, int warp, int lane, const UnitWeights<Shape>& weights, int& done,
-                                              Ring& ring, float (&sums)[Shape::kBlocks][Shape::kChannels / 2]) {
-  using Mma = ptx::Wgmma<Operand::kType, Shape::kChannels>;
-  const std::uint64_t first = ptx::operand_descriptor(source, static_cast<std::uint32_t>(pitch) * 16);
+                                              Ring& ring, Sums& sums) {
+  const std::uint64_t first =
+      ptx::operand_descriptor(operand + static_cast<std::uint32_t>(sums.first * 16), static_cast<std::uint32_t>(pitch) * 16);
   std::uint32_t held = 0;  // the barrier of the stage that the products before read
-#pragma unroll
-  for (int block = 0; block < Shape::kBlocks; ++block) ptx::fence_registers(sums[block]);
+  sums.fence();
 #pragma unroll 1
   for (int i = 0; i < taps * Shape::kParts; ++i) {
     const int tap = i / Shape::kParts, part = i % Shape::kParts;
-    const std::uint64_t a = first + static_cast<std::uint32_t>(tap * step + part * Shape::kStageDepths * 2 * pitch);
-    const std::uint64_t b = ptx::operand_descriptor(layout.stage(ring.stage), Shape::kChannels * 16);
+    const std::uint64_t positions = first + static_cast<std::uint32_t>(tap * step + part * Shape::kStageDepths * 2 * pitch);
+    const std::uint64_t own = ptx::operand_descriptor(layout.stage(ring.stage), Shape::kChannels * 16);
     ptx::mbarrier_wait(layout.full(ring.stage), ring.parity);
     ptx::wgmma_fence();
 #pragma unroll
     for (int depth = 0; depth < Shape::kStageDepths; ++depth)
-#pragma unroll
-      for (int block = 0; block < Shape::kBlocks; ++block)
-        Mma::multiply(sums[block], a + static_cast<std::uint32_t>(depth * 2 * pitch + block * 64),
-                      b + depth * 2 * Shape::kChannels, true);
+      sums.template multiply<Operand>(positions + static_cast<std::uint32_t>(depth * 2 * pitch),
+                                      own + depth * 2 * Shape::kChannels);
     ptx::wgmma_commit();
     ptx::wgmma_wait<1>();
     if (held != 0) ptx::mbarrier_arrive(held);
@@ -212,71 +155,7 @@ __device__ __forceinline__ void multiply_unit(const UnitLayout<Shape>& layout, s
   }
   ptx::wgmma_wait<0>();
   if (held != 0) ptx::mbarrier_arrive(held);
-#pragma unroll
-  for (int block = 0; block < Shape::kBlocks; ++block) ptx::fence_registers(sums[block]);
-}
-
-/// The place of a channel's bias: a thread's numbers of two vectors of channels are neighbours.
-__device__ __forceinline__ int bias_place(int channel) {
-  return channel / 16 * 16 + channel % 8 / 2 * 4 + channel / 8 % 2 * 2 + channel % 2;
-}
-
-/// sums = the biases of their channels.
-template <class Shape>
-__device__ __forceinline__ void begin_sums(float (&sums)[Shape::kBlocks][Shape::kChannels / 2], const float* biases, int lane) {
-#pragma unroll
-  for (int vector = 0; vector < Shape::kVectors; vector += 2) {
-    const float4 bias = *reinterpret_cast<const float4*>(biases + 8 * vector + 4 * (lane % 4));
-#pragma unroll
-    for (int block = 0; block < Shape::kBlocks; ++block)
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        float* const at = sums[block] + 4 * vector + 2 * half;
-        at[0] = bias.x, at[1] = bias.y, at[4] = bias.z, at[5] = bias.w;
-      }
-  }
-}
-
-/// Stores the rounded sums as matrices of 8 positions and 8 channels: `store(words, block, vector)` gets those of positions 0
-/// and 8 of a warp's 16 and of two vectors of channels; `function(word, block, half)` is applied to two rounded numbers of
-/// position 0 or 8.
-template <class T, class Shape, class Function, class Store>
-__device__ __forceinline__ void store_unit(const float (&sums)[Shape::kBlocks][Shape::kChannels / 2], const Function& function,
-                                           const Store& store) {
-#pragma unroll
-  for (int block = 0; block < Shape::kBlocks; ++block) {
-#pragma unroll
-    for (int vector = 0; vector < Shape::kVectors; vector += 2) {
-      std::uint32_t words[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int at = 4 * (vector + i / 2) + 2 * (i % 2);
-        words[i] = function(rounded_word<T>(sums[block][at], sums[block][at + 1]), block, i % 2);
-      }
-      store(words, block, vector);
-    }
-  }
-}
-
-/// sums += x at the outputs. Lane 8i + r reads channel r of matrix i, for positions 8*(i%2) and the vector i/2, at from[block].
-template <class T, class Shape>
-__device__ __forceinline__ void add_unit_source(const UnitTiling& tiling, const std::uint32_t (&from)[Shape::kBlocks],
-                                                float (&sums)[Shape::kBlocks][Shape::kChannels / 2]) {
-#pragma unroll
-  for (int block = 0; block < Shape::kBlocks; ++block) {
-#pragma unroll
-    for (int vector = 0; vector < Shape::kVectors; vector += 2) {
-      std::uint32_t words[4];
-      ptx::load_matrices_transposed(words, from[block] + static_cast<std::uint32_t>(vector * 8 * tiling.source_width * 2));
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float2 x = floats_of<T>(words[i]);
-        const int at = 4 * (vector + i / 2) + 2 * (i % 2);
-        sums[block][at] += x.x;
-        sums[block][at + 1] += x.y;
-      }
-    }
-  }
+  sums.fence();
 }
 
 /// Writes the staged outputs: a warp has kRows channels, a lane 8 positions, and the same in later passes.
@@ -310,6 +189,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
                          const typename Operand::Source* __restrict__ second_bias, typename Operand::Source* __restrict__ out) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using T = typename Operand::Source;
+  using Sums = std::conditional_t<Shape::kChannels == 32, UnitSumsOfPositions<T, Shape>, UnitSumsOfChannels<T, Shape>>;
   constexpr int kChannels = Shape::kChannels;
   extern __shared__ __align__(16) unsigned char shared[];
   const std::uint32_t base = (ptx::shared_address(shared) + 127) & ~127U;
@@ -330,25 +210,12 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
   static_assert(2 * kChannels <= Shape::kThreads);
   if (thread < 2 * kChannels) {
     const T* const bias = thread < kChannels ? first_bias : second_bias;
-    biases[bias_place(thread)] = bias != nullptr ? static_cast<float>(bias[thread % kChannels]) : 0.0F;
+    biases[Sums::bias_place(thread)] = bias != nullptr ? static_cast<float>(bias[thread % kChannels]) : 0.0F;
   }
   __syncthreads();
   const std::uint32_t operand = base + static_cast<std::uint32_t>(layout.kOperand),
                       source = base + static_cast<std::uint32_t>(layout.source);
-  const int group_first = warp / 4 * Shape::kBlocks * 64, warp_first = group_first + warp % 4 * 16;
-  // Lane 8i + r addresses row r of matrix i: position 8*(i%2) + r of the vector of channels i/2.
-  const std::uint32_t to_middle =
-      operand + static_cast<std::uint32_t>((lane / 16 * tiling.pitch + warp_first + lane / 8 % 2 * 8 + lane % 8) * 16);
-  // Transposed: lane 8i + r addresses channel r of matrix i.
-  const int transposed_channel = lane / 16 * 8 + lane % 8, transposed_position = warp_first + lane / 8 % 2 * 8;
-  constexpr int kStagedBytes = Shape::kStagedPitch * 2;  // of a channel
-  const std::uint32_t to_staged =
-      operand + static_cast<std::uint32_t>(transposed_channel * kStagedBytes + transposed_position * 2);
-  std::uint32_t added[Shape::kBlocks];
-#pragma unroll
-  for (int i = 0; i < Shape::kBlocks; ++i)
-    added[i] = source + static_cast<std::uint32_t>(transposed_channel * tiling.source_width * 2 +
-                                                   source_offset<Shape>(tiling, tiling.before + transposed_position + i * 64));
+  Sums sums(tiling, {.operand = operand, .source = source, .warp = warp, .lane = lane});
   Ring ring;
   int done = 0;  // stages of weights
   std::uint32_t parity = 0;
@@ -361,43 +228,23 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     ptx::fence_async_shared();
     __syncthreads();
 
-    float sums[Shape::kBlocks][kChannels / 2];
-    begin_sums<Shape>(sums, biases, lane);
-    multiply_unit<Operand, Shape>(layout, operand + static_cast<std::uint32_t>((tiling.offset + group_first) * 16),
-                                  tiling.pitch, tiling.taps[0], tiling.step[0], warp, lane, weights, done, ring, sums);
-    // Zeros outside the sample.
-    std::uint32_t exists[Shape::kBlocks][2];
-    const int position = block.begin - tiling.pad + warp_first + lane / 4;
-#pragma unroll
-    for (int i = 0; i < Shape::kBlocks; ++i)
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int own = position + i * 64 + half * 8;
-        exists[i][half] = own >= 0 && own < tiling.length ? ~0U : 0U;
-      }
+    sums.begin(biases);
+    multiply_unit<Operand, Shape>(layout, operand + static_cast<std::uint32_t>(tiling.offset * 16), tiling.pitch,
+                                  tiling.taps[0], tiling.step[0], warp, lane, weights, done, ring, sums);
     __syncthreads();  // no warp reads the source's operand any more
-    store_unit<T, Shape>(
-        sums,
-        [&](std::uint32_t word, int i, int half) { return activated_pair<T, kKind>(word, tiling.slope[1]) & exists[i][half]; },
-        [&](const std::uint32_t(&words)[4], int i, int vector) {
-          ptx::store_matrices(to_middle + static_cast<std::uint32_t>((vector * tiling.pitch + i * 64) * 16), words);
-        });
-    begin_sums<Shape>(sums, biases + kChannels, lane);
-    add_unit_source<T, Shape>(tiling, added, sums);
+    sums.template store_middle<kKind>(block.begin - tiling.pad);
+    sums.begin(biases + kChannels);
+    sums.add_source();
     ptx::fence_async_shared();
     __syncthreads();
     if (thread == 0 && index + gridDim.x < blocks)
       copy_unit_source(tiling, layout, &source_map, UnitBlock(tiling, index + gridDim.x));
     __syncwarp();
 
-    multiply_unit<Operand, Shape>(layout, operand + static_cast<std::uint32_t>(group_first * 16), tiling.pitch, tiling.taps[1],
-                                  tiling.step[1], warp, lane, weights, done, ring, sums);
+    multiply_unit<Operand, Shape>(layout, operand, tiling.pitch, tiling.taps[1], tiling.step[1], warp, lane, weights, done,
+                                  ring, sums);
     __syncthreads();  // no warp reads the middle any more
-    store_unit<T, Shape>(
-        sums, [](std::uint32_t word, int, int) { return word; },
-        [&](const std::uint32_t(&words)[4], int i, int vector) {
-          ptx::store_matrices_transposed(to_staged + static_cast<std::uint32_t>(vector * 8 * kStagedBytes + i * 128), words);
-        });
+    sums.stage();
     __syncthreads();
     store_unit_outputs<T, Shape>(tiling, memory + layout.kOperand, out, block, warp, lane);
     __syncthreads();

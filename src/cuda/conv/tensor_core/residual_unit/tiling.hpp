@@ -18,7 +18,6 @@ struct UnitShape {
   static constexpr int kChannels = kChannels_;
   static constexpr int kPositions = kChannels == 32 ? 512 : 256;  ///< of a block
   static constexpr int kGroups = kChannels == 128 ? 4 : 2;        ///< warpgroups
-  static constexpr int kBlocks = kPositions / (64 * kGroups);     ///< of 64 positions of a warpgroup: 64 sums a thread
   static constexpr int kThreads = 128 * kGroups;
   static constexpr int kBlocksPerSm = kChannels == 128 ? 1 : 2;
   static constexpr int kVectors = kChannels / 8;                  ///< of 8 channels

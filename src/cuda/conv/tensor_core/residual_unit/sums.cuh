@@ -1,0 +1,280 @@
+#pragma once
+// A warpgroup's sums of a residual unit (kernel.cuh): 64 in each thread. They begin with the biases, become the middle, or
+// begin with biases and source and become the outputs.
+//
+// With 64 channels and more gemm_m = channels, gemm_n = 128 positions: a product reads 64 rows of weights and 128 positions.
+// With 32 channels gemm_m = positions, gemm_n = channels.
+
+#include <cstdint>
+
+#include "cuda/conv/tensor_core/residual_unit/tiling.hpp"
+#include "cuda/ptx/mma.cuh"
+#include "cuda/ptx/wgmma.cuh"
+
+namespace polyphase::cuda::tensor_core {
+
+/// Two neighbouring numbers in a word.
+template <class T>
+struct Pair16;
+template <>
+struct Pair16<__half> {
+  using Pair = __half2;
+  static __device__ __forceinline__ float2 floats(Pair pair) { return __half22float2(pair); }
+  static __device__ __forceinline__ Pair rounded(float low, float high) { return __floats2half2_rn(low, high); }
+};
+template <>
+struct Pair16<__nv_bfloat16> {
+  using Pair = __nv_bfloat162;
+  static __device__ __forceinline__ float2 floats(Pair pair) { return __bfloat1622float2(pair); }
+  static __device__ __forceinline__ Pair rounded(float low, float high) { return __floats2bfloat162_rn(low, high); }
+};
+template <class T>
+__device__ __forceinline__ typename Pair16<T>::Pair pair_of(std::uint32_t word) {
+  return *reinterpret_cast<const typename Pair16<T>::Pair*>(&word);
+}
+template <class T>
+__device__ __forceinline__ float2 floats_of(std::uint32_t word) {
+  return Pair16<T>::floats(pair_of<T>(word));
+}
+template <class T>
+__device__ __forceinline__ std::uint32_t rounded_word(float low, float high) {
+  const typename Pair16<T>::Pair pair = Pair16<T>::rounded(low, high);
+  return *reinterpret_cast<const std::uint32_t*>(&pair);
+}
+
+/// Both numbers of a word activated: v < 0 ? slope*v : v.
+template <class T, UnitKind kKind>
+__device__ __forceinline__ std::uint32_t activated_pair(std::uint32_t word, float slope) {
+  const float2 v = floats_of<T>(word);
+  if constexpr (kKind == UnitKind::plain) {  // v < slope*v where v is negative; NaN is the maximum of two NaN
+    const typename Pair16<T>::Pair most = __hmax2(pair_of<T>(word), Pair16<T>::rounded(slope * v.x, slope * v.y));
+    return *reinterpret_cast<const std::uint32_t*>(&most);
+  } else {
+    const auto of = [slope](float value) {
+      const float low = slope == 0.0F ? 0.0F : slope * value;  // at infinity too
+      return value < 0.0F ? low : value;
+    };
+    return rounded_word<T>(of(v.x), of(v.y));
+  }
+}
+
+/// The offset of a position, a multiple of 8, in the source's boxes: [box][channel][width].
+template <class Shape>
+__device__ __forceinline__ int source_offset(const UnitTiling& tiling, int position) {
+  int boxes = 0;  // before it
+#pragma unroll
+  for (int box = 1; box < Shape::kMostBoxes; ++box) boxes += position >= box * tiling.source_width ? 1 : 0;
+  return (boxes * (Shape::kChannels - 1) * tiling.source_width + position) * 2;
+}
+
+/// Where a warpgroup's sums are, and where their matrices of 8 x 8 come from and go to.
+struct UnitPlaces {
+  std::uint32_t operand, source;  // addresses
+  int warp, lane;
+};
+
+/// gemm_m = channels: thread (warp of the group, lane) has channels 16*warp + 8*h + lane/4, positions 8*j + 2*(lane%4) and the
+/// next. Matrices are handled four at a time; lane 8i + r addresses row r of matrix i, where h = i%2, j = 2*step + i/2.
+template <class T, class Shape>
+struct UnitSumsOfChannels {
+  static constexpr int kParts = Shape::kChannels / 64, kPositions = 128, kSteps = kPositions / 16;
+  const UnitTiling& tiling;
+  std::uint32_t weights;  // of the descriptor: this warpgroup's channels
+  int first;              // position of this warpgroup
+  int channel, row;       // the first of this warp; that of this lane as an address
+  int lane;
+  std::uint32_t to_middle, to_staged, source;
+  float sums[64];
+
+  __device__ __forceinline__ UnitSumsOfChannels(const UnitTiling& of, const UnitPlaces& at)
+      : tiling(of), first(at.warp / 4 / kParts * kPositions), lane(at.lane) {
+    const int part = at.warp / 4 % kParts, h = lane / 8 % 2, j = lane / 16;
+    weights = static_cast<std::uint32_t>(part * 64);
+    channel = part * 64 + at.warp % 4 * 16;
+    row = channel + 8 * h + lane % 8;
+    to_middle = at.operand + static_cast<std::uint32_t>(((channel / 8 + h) * tiling.pitch + first + 8 * j + lane % 8) * 16);
+    to_staged = at.operand + static_cast<std::uint32_t>((row * Shape::kStagedPitch + first + 8 * j) * 2);
+    source = at.source + static_cast<std::uint32_t>(row * tiling.source_width * 2);
+  }
+  [[nodiscard]] static __device__ __forceinline__ int bias_place(int of_channel) { return of_channel; }
+  __device__ __forceinline__ void begin(const float* biases) {
+    const float bias[2] = {biases[channel + lane / 4], biases[channel + 8 + lane / 4]};
+#pragma unroll
+    for (int i = 0; i < 64; ++i) sums[i] = bias[i / 2 % 2];
+  }
+  __device__ __forceinline__ void fence() { ptx::fence_registers(sums); }
+  /// sums += 16 channels of a tap: descriptors of positions and weights.
+  template <class Operand>
+  __device__ __forceinline__ void multiply(std::uint64_t positions, std::uint64_t of_weights) {
+    ptx::Wgmma<Operand::kType, kPositions>::multiply(sums, of_weights + weights, positions, true);
+  }
+  /// Stores the activated middle; zeros outside the sample. `begin`: where the middle begins in the sample.
+  template <UnitKind kKind>
+  __device__ __forceinline__ void store_middle(int begin) const {
+    const int own = begin + first;
+    if (own >= 0 && own + kPositions <= tiling.length)
+      store_middle_by<kKind>([](std::uint32_t word, int) { return word; });
+    else
+      store_middle_by<kKind>([&](std::uint32_t word, int j) {
+        const int position = own + 8 * j + 2 * (lane % 4);
+        const auto exists = [&](int at) { return at >= 0 && at < tiling.length; };
+        return word & ((exists(position) ? 0xffffU : 0U) | (exists(position + 1) ? 0xffff0000U : 0U));
+      });
+  }
+  /// sums += x at the outputs.
+  __device__ __forceinline__ void add_source() {
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      std::uint32_t words[4];
+      const int position = tiling.before + first + 16 * step + 8 * (lane / 16);
+      ptx::load_matrices(words, source + static_cast<std::uint32_t>(source_offset<Shape>(tiling, position)));
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float2 x = floats_of<T>(words[i]);
+        sums[place(step, i)] += x.x;
+        sums[place(step, i) + 1] += x.y;
+      }
+    }
+  }
+  /// Stores the rounded sums as rows of channels.
+  __device__ __forceinline__ void stage() const {
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      std::uint32_t words[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) words[i] = rounded_word<T>(sums[place(step, i)], sums[place(step, i) + 1]);
+      ptx::store_matrices(to_staged + step * 32, words);
+    }
+  }
+
+ private:
+  /// The first of two sums of matrix i.
+  [[nodiscard]] static __device__ __forceinline__ constexpr int place(int step, int i) {
+    return 4 * (2 * step + i / 2) + 2 * (i % 2);
+  }
+  template <UnitKind kKind, class Mask>
+  __device__ __forceinline__ void store_middle_by(const Mask& mask) const {
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      std::uint32_t words[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        words[i] =
+            mask(activated_pair<T, kKind>(rounded_word<T>(sums[place(step, i)], sums[place(step, i) + 1]), tiling.slope[1]),
+                 2 * step + i / 2);
+      ptx::store_matrices_transposed(to_middle + step * 256, words);
+    }
+  }
+};
+
+/// gemm_m = positions, in blocks of 64: thread (warp of the group, lane) has positions 16*warp + 8*h + lane/4 of each, channels
+/// 8*v + 2*(lane%4) and the next. Lane 8i + r addresses row r of matrix i, where h = i%2, v = 2*step + i/2.
+template <class T, class Shape>
+struct UnitSumsOfPositions {
+  static constexpr int kBlocks = Shape::kPositions / (64 * Shape::kGroups), kSteps = Shape::kVectors / 2;
+  const UnitTiling& tiling;
+  int first;     // position of this warpgroup
+  int position;  // of this lane in the first block
+  int lane;
+  std::uint32_t to_middle, to_staged, source[kBlocks];
+  float sums[kBlocks][Shape::kChannels / 2];
+
+  __device__ __forceinline__ UnitSumsOfPositions(const UnitTiling& of, const UnitPlaces& at)
+      : tiling(of), first(at.warp / 4 * kBlocks * 64), lane(at.lane) {
+    const int of_warp = first + at.warp % 4 * 16, of_matrix = of_warp + lane / 8 % 2 * 8;
+    const int channel = lane / 16 * 8 + lane % 8;
+    position = of_warp + lane / 4;
+    to_middle = at.operand + static_cast<std::uint32_t>((lane / 16 * tiling.pitch + of_matrix + lane % 8) * 16);
+    to_staged = at.operand + static_cast<std::uint32_t>((channel * Shape::kStagedPitch + of_matrix) * 2);
+#pragma unroll
+    for (int i = 0; i < kBlocks; ++i)
+      source[i] = at.source + static_cast<std::uint32_t>(channel * tiling.source_width * 2 +
+                                                         source_offset<Shape>(tiling, tiling.before + of_matrix + i * 64));
+  }
+  /// A thread's numbers of two vectors of channels are neighbours.
+  [[nodiscard]] static __device__ __forceinline__ int bias_place(int channel) {
+    return channel / 16 * 16 + channel % 8 / 2 * 4 + channel / 8 % 2 * 2 + channel % 2;
+  }
+  __device__ __forceinline__ void begin(const float* biases) {
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      const float4 bias = *reinterpret_cast<const float4*>(biases + 16 * step + 4 * (lane % 4));
+#pragma unroll
+      for (int i = 0; i < kBlocks; ++i)
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          float* const at = sums[i] + place(step, h);
+          at[0] = bias.x, at[1] = bias.y, at[4] = bias.z, at[5] = bias.w;
+        }
+    }
+  }
+  __device__ __forceinline__ void fence() {
+#pragma unroll
+    for (int i = 0; i < kBlocks; ++i) ptx::fence_registers(sums[i]);
+  }
+  template <class Operand>
+  __device__ __forceinline__ void multiply(std::uint64_t positions, std::uint64_t of_weights) {
+#pragma unroll
+    for (int i = 0; i < kBlocks; ++i)
+      ptx::Wgmma<Operand::kType, Shape::kChannels>::multiply(sums[i], positions + i * 64, of_weights, true);
+  }
+  template <UnitKind kKind>
+  __device__ __forceinline__ void store_middle(int begin) const {
+#pragma unroll
+    for (int i = 0; i < kBlocks; ++i) {
+      std::uint32_t exists[2];
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const int own = begin + position + i * 64 + h * 8;
+        exists[h] = own >= 0 && own < tiling.length ? ~0U : 0U;
+      }
+      for_matrices(i, [&](const std::uint32_t(&rounded)[4], int step) {
+        std::uint32_t words[4];
+#pragma unroll
+        for (int k = 0; k < 4; ++k) words[k] = activated_pair<T, kKind>(rounded[k], tiling.slope[1]) & exists[k % 2];
+        ptx::store_matrices(to_middle + static_cast<std::uint32_t>((2 * step * tiling.pitch + i * 64) * 16), words);
+      });
+    }
+  }
+  __device__ __forceinline__ void add_source() {
+#pragma unroll
+    for (int i = 0; i < kBlocks; ++i)
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        std::uint32_t words[4];
+        ptx::load_matrices_transposed(words, source[i] + static_cast<std::uint32_t>(step * 16 * tiling.source_width * 2));
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+          const float2 x = floats_of<T>(words[k]);
+          sums[i][place(step, k)] += x.x;
+          sums[i][place(step, k) + 1] += x.y;
+        }
+      }
+  }
+  __device__ __forceinline__ void stage() const {
+#pragma unroll
+    for (int i = 0; i < kBlocks; ++i)
+      for_matrices(i, [&](const std::uint32_t(&words)[4], int step) {
+        ptx::store_matrices_transposed(to_staged + static_cast<std::uint32_t>(step * 32 * Shape::kStagedPitch + i * 128),
+                                       words);
+      });
+  }
+
+ private:
+  [[nodiscard]] static __device__ __forceinline__ constexpr int place(int step, int i) {
+    return 4 * (2 * step + i / 2) + 2 * (i % 2);
+  }
+  /// Calls function(rounded sums of four matrices, step) for a block of positions.
+  template <class Function>
+  __device__ __forceinline__ void for_matrices(int block, const Function& function) const {
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      std::uint32_t words[4];
+#pragma unroll
+      for (int k = 0; k < 4; ++k) words[k] = rounded_word<T>(sums[block][place(step, k)], sums[block][place(step, k) + 1]);
+      function(words, step);
+    }
+  }
+};
+
+}  // namespace polyphase::cuda::tensor_core
