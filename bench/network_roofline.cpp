@@ -2,7 +2,7 @@
 //   network_roofline --match REGEX [--device cuda:0] [--precision f16] [--threads T] [--json FILE]
 // The network runs part by part in inference. A part is what layers/fused.hpp runs in one pass, or a whole Residual, or the sum
 // of branches without the branches. On a GPU a part is timed as a CUDA graph of its own; the branches of a small input, which
-// the graph of the network runs side by side, come one after another here. Its floor is the larger of two times: its
+// the graph of the network runs concurrently, come one after another here. Its floor is the larger of two times: its
 // multiply-adds at the rate of a large matrix product in the precision (in fp32 a third of f16's, because it takes three
 // products), and its input, output and weights at the speed of a copy. Both rates are measured first. bench/report.py draws the
 // picture.

@@ -89,7 +89,7 @@ class BackendEvent {
   [[nodiscard]] virtual double elapsed_ms(const BackendEvent& end) const = 0;
 };
 
-/// Parts of work that the device runs side by side. Each begins after everything that was issued before the fork.
+/// Parts of work that the device runs concurrently. Each begins after everything that was issued before the fork.
 class BackendFork {
  public:
   /// As join().

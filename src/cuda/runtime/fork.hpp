@@ -1,5 +1,5 @@
 #pragma once
-// Work side by side in a recorded graph (tensor/tensor_backend.hpp, BackendFork).
+// Parts of a recorded graph that run concurrently (tensor/tensor_backend.hpp, BackendFork).
 
 #include <cstddef>
 #include <functional>

@@ -27,12 +27,12 @@ void require_alike(const char* name, const std::vector<Tensor>& results) {
                         " from branch 0 and ", results[i].shape(), " from branch ", i);
 }
 
-/// A branch of a larger input keeps a GPU busy alone, and all at once need more memory.
-constexpr std::int64_t kMostBytesSideBySide = std::int64_t{1} << 24;
+/// A branch of a larger input fills a GPU alone, and concurrent branches need more memory.
+constexpr std::int64_t kMostBytesConcurrent = std::int64_t{1} << 24;
 
 /// A fork for the branches of x, if it is small and no gradients are recorded.
 std::unique_ptr<BackendFork> fork_for(Modules modules, const Tensor& x) {
-  if (!x.defined() || grad_enabled() || x.numel() * size_of(x.dtype()) > kMostBytesSideBySide) return nullptr;
+  if (!x.defined() || grad_enabled() || x.numel() * size_of(x.dtype()) > kMostBytesConcurrent) return nullptr;
   return backend_of(x.device()).make_fork(modules.size());
 }
 

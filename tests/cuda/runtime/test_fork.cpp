@@ -116,7 +116,7 @@ TEST_CASE("fork: a graph with forks keeps no more memory when it is made again, 
   record();
 }
 
-TEST_CASE("fork: branches side by side have the bits of branches one after another") {
+TEST_CASE("fork: concurrent branches have the bits of a run without a graph") {
   if (cuda::device_count() == 0) SKIP_TEST("no GPU");
   const NoGradGuard no_grad;
   std::vector<std::shared_ptr<Module>> modules;
