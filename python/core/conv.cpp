@@ -70,7 +70,8 @@ Raises ShapeError, DTypeError, DeviceError, NotImplemented.)");
 
 x (N, C, L) or (C, L), weights (C, C, K) with an even dilation*(K - 1), biases (C) or None; dilation of the first and the
 second; activation none, relu or leaky_relu (slope). One kernel computes it on GPUs of compute capability 9.0 in f16 and
-bf16, with 32, 64 or 128 channels and without gradients; it adds in another order than the steps. Differentiable.
+bf16, with 32, 64 or 128 channels, scale 1 and without gradients; it adds in another order than the steps and rounds the sum
+once. Differentiable.
 Raises ShapeError, DTypeError, DeviceError, Error.)");
 }
 

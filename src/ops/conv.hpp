@@ -94,8 +94,9 @@ struct UnitConv1d {
 /// It is conv1d(conv1d(x, first), second) with the residual x. On a GPU of compute capability 9.0 one kernel computes it where
 /// that is faster, without the tensor between the convolutions in memory: for f16 and bf16, 32, 64 or 128 channels and a length
 /// that is a multiple of 8, if no gradients are recorded, the algorithm is automatic and there is no AutocastGuard or
-/// LengthInvariantGuard. It rounds where the steps round, and sums in another order. Throws the errors of conv1d(), and
-/// ShapeError if D*(K - 1) is odd or the channels change.
+/// LengthInvariantGuard. It needs scale 1, rounds where the steps round but for the second convolution's result, which it adds
+/// to x before, and sums in another order. Throws the errors of conv1d(), and ShapeError if D*(K - 1) is odd or the channels
+/// change.
 [[nodiscard]] Tensor residual_unit(const Tensor& x, const UnitConv1d& first, const UnitConv1d& second, double scale = 1);
 
 }  // namespace polyphase

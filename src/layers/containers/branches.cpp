@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <numeric>
@@ -28,11 +29,12 @@ void require_alike(const char* name, const std::vector<Tensor>& results) {
 }
 
 /// A branch of a larger input fills a GPU alone, and concurrent branches need more memory.
-constexpr std::int64_t kMostBytesConcurrent = std::int64_t{1} << 24;
+constexpr std::size_t kMostBytesConcurrent = std::size_t{1} << 24;
 
 /// A fork for the branches of x, if it is small and no gradients are recorded.
 std::unique_ptr<BackendFork> fork_for(Modules modules, const Tensor& x) {
-  if (!x.defined() || grad_enabled() || x.numel() * size_of(x.dtype()) > kMostBytesConcurrent) return nullptr;
+  if (!x.defined() || grad_enabled() || static_cast<std::size_t>(x.numel()) * size_of(x.dtype()) > kMostBytesConcurrent)
+    return nullptr;
   return backend_of(x.device()).make_fork(modules.size());
 }
 

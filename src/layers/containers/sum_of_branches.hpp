@@ -24,8 +24,8 @@ class SumOfBranches : public layers::ModuleSequence<SumOfBranches> {
     (push_back(std::move(modules)), ...);
   }
 
-  /// x of any shape that the branches take. Throws ShapeError without branches, or where their results differ in shape, and
-  /// what the branches throw.
+  /// x of any shape that the branches take, concurrently as in MeanOfBranches. Throws ShapeError without branches, or where
+  /// their results differ in shape, and what the branches throw.
   [[nodiscard]] Tensor forward(const Tensor& x) override;
   /// Branches of different latency wait for one another. Throws NotImplemented where branches differ in rate.
   [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
