@@ -298,8 +298,11 @@ void CudaBackend::conv_activated(const ConvProblem& problem, ConvDirection direc
                                  const ConvEpilogue& epilogue, Algorithm algorithm, Precision precision) {
   const Turn turn(device_);
   const Epilogue pointers = pointers_of(epilogue, out);
-  const bool reads_active = prologue.is_needed() && cuda::activates_source(problem, direction, source.raw(), out.raw(),
-                                                                           pointers, algorithm, precision, device_);
+  // LeakyReLU with slope 0 makes NaN of negative infinity, which the kernels' ReLU does not.
+  const bool is_zero_leaky = prologue.activation == Activation::leaky_relu && static_cast<float>(prologue.slope) == 0.0F;
+  const bool reads_active =
+      prologue.is_needed() && !is_zero_leaky &&
+      cuda::activates_source(problem, direction, source.raw(), out.raw(), pointers, algorithm, precision, device_);
   const Tensor read = reads_active ? source : activated_source(*this, prologue, source);
   const float slope = !reads_active                             ? 1.0F
                       : prologue.activation == Activation::relu ? 0.0F

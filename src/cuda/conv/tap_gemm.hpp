@@ -46,14 +46,16 @@ struct TapGemm {
       full_classes;  ///< writing classes that have all `taps` taps; the others lack the last, which is window 0 in forward
   std::int64_t full_planes;  ///< the same for the planes that are read; the others lack the last window
 
-  float source_slope = 1;  ///< LeakyReLU's: what is read of an element v of the source is v < 0 ? source_slope*v : v
+  float source_slope = 1;  ///< what is read of an element v of the source is v < 0 ? source_slope*v : v; 0: ReLU, 0 at -inf too
 #ifdef __CUDACC__
-  /// What is read of `v`, rounded to its type, with the bits of MapOp::leaky_relu.
+  /// What is read of `v`, rounded to its type, with the bits of MapOp::leaky_relu or MapOp::relu.
   template <class T>
   __device__ __forceinline__ T activated(T v) const {
     const auto value = static_cast<float>(v);
-    return value < 0.0F ? static_cast<T>(source_slope * value) : v;
+    return value < 0.0F ? static_cast<T>(low(source_slope, value)) : v;
   }
+  /// slope*value, but 0 for every value if the slope is 0.
+  static __device__ __forceinline__ float low(float slope, float value) { return slope == 0.0F ? 0.0F : slope * value; }
 #endif
 
   /// Whether the columns of writing class `a` have no tap in window 0.

@@ -114,7 +114,7 @@ struct Converter {
 #pragma unroll
     for (int c = 0; c < kVector; ++c) {
       if constexpr (kPaired) {
-        const auto active = [this](float value) { return value < 0.0F ? slope * value : value; };
+        const auto active = [this](float value) { return value < 0.0F ? TapGemm::low(slope, value) : value; };
         if constexpr (std::is_same_v<T, __half>) {
           const float2 both = __half22float2(*reinterpret_cast<const __half2*>(&v[c]));
           *reinterpret_cast<__half2*>(&v[c]) = __floats2half2_rn(active(both.x), active(both.y));
@@ -124,7 +124,7 @@ struct Converter {
         }
       } else {
         const auto value = static_cast<float>(v[c]);
-        if (value < 0.0F) v[c] = static_cast<T>(slope * value);
+        if (value < 0.0F) v[c] = static_cast<T>(TapGemm::low(slope, value));
       }
     }
   }
