@@ -16,6 +16,7 @@
 #include "cuda/conv/tensor_core/pipeline/ring.cuh"
 #include "cuda/conv/tensor_core/residual_unit/sums.cuh"
 #include "cuda/conv/tensor_core/residual_unit/tiling.hpp"
+#include "cuda/kernel/dependent_launch.cuh"
 #include "cuda/ptx/load.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/mma.cuh"
@@ -199,6 +200,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
   const auto blocks = static_cast<unsigned>(tiling.blocks);
   const UnitWeights<Shape> weights(tiling, first_weights, second_weights,
                                    static_cast<int>((blocks - blockIdx.x + gridDim.x - 1) / gridDim.x));
+  wait_for_grid_before();
   if (lane == 0) weights.begin(layout, warp);
   __syncwarp();
   if (thread == 0) {
@@ -222,6 +224,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
 #pragma unroll 1
   for (unsigned index = blockIdx.x; index < blocks; index += gridDim.x) {
     const UnitBlock block(tiling, index);
+    if (index + gridDim.x >= blocks) let_dependents_start();
     ptx::mbarrier_wait(layout.source_full(), parity);
     parity ^= 1;
     activate_unit_source<T, kKind, Shape>(tiling, source, operand, warp, lane);

@@ -47,9 +47,10 @@ void launch(const ResidualUnit& unit, const UnitTiling& tiling, const void* x, c
   auto* const kernel = tiling.kind == UnitKind::plain ? residual_unit_kernel<Operand, UnitKind::plain, Shape>
                                                       : residual_unit_kernel<Operand, UnitKind::any, Shape>;
   allow_shared_memory(kernel, tiling.shared_bytes, 100);
-  kernel<<<static_cast<unsigned>(tiling.thread_blocks), Shape::kThreads, static_cast<std::size_t>(tiling.shared_bytes),
-           stream>>>(tiling, map, first->template as<unsigned char>(), static_cast<const T*>(biases[0]),
-                     second->template as<unsigned char>(), static_cast<const T*>(biases[1]), static_cast<T*>(out));
+  launch_behind(kernel, static_cast<unsigned>(tiling.thread_blocks), Shape::kThreads,
+                static_cast<std::size_t>(tiling.shared_bytes), stream, tiling, map, first->template as<unsigned char>(),
+                static_cast<const T*>(biases[0]), second->template as<unsigned char>(), static_cast<const T*>(biases[1]),
+                static_cast<T*>(out));
   check_launch("residual unit");
 }
 
