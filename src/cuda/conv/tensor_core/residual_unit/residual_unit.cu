@@ -5,6 +5,7 @@
 #include "cuda/conv/tensor_core/pipeline/mma_sync.hpp"
 #include "cuda/conv/tensor_core/pipeline/tensor_map.hpp"
 #include "cuda/conv/tensor_core/residual_unit/kernel.cuh"
+#include "cuda/kernel/dependent_launch.cuh"
 
 namespace polyphase::cuda::tensor_core {
 namespace {

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "cuda/conv/tap_gemm.hpp"
 #include "cuda/conv/tensor_core/residual_unit/tiling.hpp"
 #include "cuda/ptx/mma.cuh"
 #include "cuda/ptx/wgmma.cuh"
@@ -50,11 +51,29 @@ __device__ __forceinline__ std::uint32_t activated_pair(std::uint32_t word, floa
     const typename Pair16<T>::Pair most = __hmax2(pair_of<T>(word), Pair16<T>::rounded(slope * v.x, slope * v.y));
     return *reinterpret_cast<const std::uint32_t*>(&most);
   } else {
-    const auto of = [slope](float value) {
-      const float low = slope == 0.0F ? 0.0F : slope * value;  // at infinity too
-      return value < 0.0F ? low : value;
-    };
+    const auto of = [slope](float value) { return value < 0.0F ? TapGemm::low(slope, value) : value; };
     return rounded_word<T>(of(v.x), of(v.y));
+  }
+}
+
+/// The first of two neighbouring sums in matrix i of four (wgmma's fragment, ptx/wgmma.cuh: h = i%2, g = 2*step + i/2).
+[[nodiscard]] __device__ __forceinline__ constexpr int sum_of_matrix(int step, int i) {
+  return 4 * (2 * step + i / 2) + 2 * (i % 2);
+}
+/// The rounded sums of four matrices.
+template <class T, int kCount>
+__device__ __forceinline__ void round_matrices(const float (&sums)[kCount], int step, std::uint32_t (&words)[4]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) words[i] = rounded_word<T>(sums[sum_of_matrix(step, i)], sums[sum_of_matrix(step, i) + 1]);
+}
+/// sums += four matrices.
+template <class T, int kCount>
+__device__ __forceinline__ void add_matrices(const std::uint32_t (&words)[4], int step, float (&sums)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float2 x = floats_of<T>(words[i]);
+    sums[sum_of_matrix(step, i)] += x.x;
+    sums[sum_of_matrix(step, i) + 1] += x.y;
   }
 }
 
@@ -128,12 +147,7 @@ struct UnitSumsOfChannels {
       std::uint32_t words[4];
       const int position = tiling.before + first + 16 * step + 8 * (lane / 16);
       ptx::load_matrices(words, source + static_cast<std::uint32_t>(source_offset<Shape>(tiling, position)));
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float2 x = floats_of<T>(words[i]);
-        sums[place(step, i)] += x.x;
-        sums[place(step, i) + 1] += x.y;
-      }
+      add_matrices<T>(words, step, sums);
     }
   }
   /// Stores the rounded sums as rows of channels.
@@ -141,27 +155,22 @@ struct UnitSumsOfChannels {
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       std::uint32_t words[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) words[i] = rounded_word<T>(sums[place(step, i)], sums[place(step, i) + 1]);
+      round_matrices<T>(sums, step, words);
       ptx::store_matrices(to_staged + step * 32, words);
     }
   }
 
  private:
-  /// The first of two sums of matrix i.
-  [[nodiscard]] static __device__ __forceinline__ constexpr int place(int step, int i) {
-    return 4 * (2 * step + i / 2) + 2 * (i % 2);
-  }
   template <UnitKind kKind, class Mask>
   __device__ __forceinline__ void store_middle_by(const Mask& mask) const {
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       std::uint32_t words[4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i)
-        words[i] =
-            mask(activated_pair<T, kKind>(rounded_word<T>(sums[place(step, i)], sums[place(step, i) + 1]), tiling.slope[1]),
-                 2 * step + i / 2);
+      for (int i = 0; i < 4; ++i) {
+        const int at = sum_of_matrix(step, i);
+        words[i] = mask(activated_pair<T, kKind>(rounded_word<T>(sums[at], sums[at + 1]), tiling.slope[1]), 2 * step + i / 2);
+      }
       ptx::store_matrices_transposed(to_middle + step * 256, words);
     }
   }
@@ -203,7 +212,7 @@ struct UnitSumsOfPositions {
       for (int i = 0; i < kBlocks; ++i)
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
-          float* const at = sums[i] + place(step, h);
+          float* const at = sums[i] + sum_of_matrix(step, h);
           at[0] = bias.x, at[1] = bias.y, at[4] = bias.z, at[5] = bias.w;
         }
     }
@@ -243,12 +252,7 @@ struct UnitSumsOfPositions {
       for (int step = 0; step < kSteps; ++step) {
         std::uint32_t words[4];
         ptx::load_matrices_transposed(words, source[i] + static_cast<std::uint32_t>(step * 16 * tiling.source_width * 2));
-#pragma unroll
-        for (int k = 0; k < 4; ++k) {
-          const float2 x = floats_of<T>(words[k]);
-          sums[i][place(step, k)] += x.x;
-          sums[i][place(step, k) + 1] += x.y;
-        }
+        add_matrices<T>(words, step, sums[i]);
       }
   }
   __device__ __forceinline__ void stage() const {
@@ -261,17 +265,13 @@ struct UnitSumsOfPositions {
   }
 
  private:
-  [[nodiscard]] static __device__ __forceinline__ constexpr int place(int step, int i) {
-    return 4 * (2 * step + i / 2) + 2 * (i % 2);
-  }
   /// Calls function(rounded sums of four matrices, step) for a block of positions.
   template <class Function>
   __device__ __forceinline__ void for_matrices(int block, const Function& function) const {
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       std::uint32_t words[4];
-#pragma unroll
-      for (int k = 0; k < 4; ++k) words[k] = rounded_word<T>(sums[block][place(step, k)], sums[block][place(step, k) + 1]);
+      round_matrices<T>(sums[block], step, words);
       function(words, step);
     }
   }

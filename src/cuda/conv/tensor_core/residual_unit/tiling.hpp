@@ -49,7 +49,7 @@ struct UnitTiling {
   int thread_blocks = 0;  ///< that compute them
 };
 
-/// The launch, or nothing if the kernel cannot compute the unit, or if its blocks do not fill the GPU.
+/// The launch, or nothing if the kernel cannot compute the unit, or if the steps are as fast.
 [[nodiscard]] std::optional<UnitTiling> make_unit_tiling(const ResidualUnit& unit, const DeviceProperties& gpu);
 
 }  // namespace polyphase::cuda::tensor_core
