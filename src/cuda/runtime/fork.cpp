@@ -1,8 +1,12 @@
 #include "cuda/runtime/fork.hpp"
 
 #include <exception>
+#include <functional>
 #include <map>
+#include <utility>
+#include <vector>
 
+#include "cuda/runtime/runtime.hpp"
 #include "tensor/error.hpp"
 
 namespace polyphase::cuda {
@@ -28,33 +32,37 @@ class PartScope {
   PartScope& operator=(const PartScope&) = delete;
 };
 
-}  // namespace
-
-StreamFork::StreamFork(int device, std::size_t parts) : streams_(part_streams(device, parts - 1)) {
-  for (const Stream* stream : streams_) stream->wait_for_current();
-}
-
-StreamFork::~StreamFork() {
-  try {
-    join();
-  } catch (const std::exception&) {
-    // The capture has failed already.
+class StreamFork final : public BackendFork {
+ public:
+  StreamFork(int device, std::size_t parts) : streams_(part_streams(device, parts - 1)) {
+    for (const Stream* stream : streams_) stream->wait_for_current();
   }
-}
+  ~StreamFork() override {
+    try {
+      join();
+    } catch (const std::exception&) {
+      // The capture has failed already.
+    }
+  }
 
-void StreamFork::run(std::size_t part, const std::function<void()>& work) {
-  require<Error>(part <= streams_.size(), "fork: expected a part up to ", streams_.size(), ", got ", part);
-  const PartScope scope;
-  if (part == 0) return work();
-  const StreamGuard guard(*streams_[part - 1]);
-  work();
-}
+  void run(std::size_t part, const std::function<void()>& work) override {
+    require<Error>(part <= streams_.size(), "fork: expected a part up to ", streams_.size(), ", got ", part);
+    const PartScope scope;
+    if (part == 0) return work();
+    const StreamGuard guard(*streams_[part - 1]);
+    work();
+  }
+  void join() override {
+    if (std::exchange(is_joined_, true)) return;
+    for (const Stream* stream : streams_) stream->let_current_wait();
+  }
 
-void StreamFork::join() {
-  if (is_joined_) return;
-  is_joined_ = true;
-  for (const Stream* stream : streams_) stream->let_current_wait();
-}
+ private:
+  std::vector<const Stream*> streams_;
+  bool is_joined_ = false;
+};
+
+}  // namespace
 
 std::unique_ptr<BackendFork> make_fork(int device, std::size_t parts) {
   if (parts < 2 || in_part || !capturing()) return nullptr;

@@ -2,31 +2,16 @@
 // Parts of a recorded graph that run concurrently (tensor/tensor_backend.hpp, BackendFork).
 
 #include <cstddef>
-#include <functional>
 #include <memory>
-#include <vector>
 
-#include "cuda/runtime/runtime.hpp"
 #include "tensor/tensor_backend.hpp"
 
 namespace polyphase::cuda {
 
 /// Part 0 is recorded on the current stream, every other part on a stream that the calling thread keeps for it and uses for
 /// nothing else. Such a stream always begins after all work of the current one, so that memory which was freed on it is safe to
-/// use again.
-class StreamFork final : public BackendFork {
- public:
-  StreamFork(int device, std::size_t parts);
-  ~StreamFork() override;
-  void run(std::size_t part, const std::function<void()>& work) override;
-  void join() override;
-
- private:
-  std::vector<const Stream*> streams_;
-  bool is_joined_ = false;
-};
-
-/// Nothing outside of capture(), where the host issues launches more slowly than small parts run, and nothing inside a part.
+/// use again. Nothing outside of capture(), where the host issues launches more slowly than small parts run, and nothing inside
+/// a part.
 [[nodiscard]] std::unique_ptr<BackendFork> make_fork(int device, std::size_t parts);
 
 }  // namespace polyphase::cuda

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "autograd/no_grad.hpp"
+#include "cuda/cuda.hpp"
 #include "device/backend.hpp"
 #include "layers/containers/branches.hpp"
 #include "layers/conv1d.hpp"
