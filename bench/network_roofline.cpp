@@ -161,7 +161,7 @@ class Parts {
     for (std::size_t i = 0; i < branches.size(); ++i) results.push_back(run(branches.subspan(i, 1), x));
     Part part{names_.of(main), pp::concat(pp::layers::short_type_name(main), " of ", branches.size())};
     pp::Tensor sum;
-    time(part, [&] { sum = pp::average_of(results, 3); });
+    time(part, [&] { sum = pp::average_of(results, static_cast<double>(results.size())); });
     part.bytes = bytes_of(sum) * static_cast<double>(branches.size() + 1);
     parts_.push_back(part);
     return pp::layers::forward_all(own, x);

@@ -3,7 +3,8 @@
 
 usage: check_headers.py INCLUDE_DIR HEADER... -- COMPILER...
 HEADER is named as in #include <polyphase/HEADER>. No Eigen, JSON or CUDA include path is given, and warnings are errors. A header whose own
-source includes it first has been compiled alone by the build. Such headers are compiled together here; if that fails, and else, one by one.
+source includes it first has been compiled alone by the build. Those headers are compiled together here, and one by one if that fails. All
+others are compiled one by one.
 """
 import os
 import re

@@ -157,15 +157,8 @@ TEST_CASE("convolutions of few or short samples, and of 256 channels, in 16 bits
         Case{1, 256, 6888, 3, 29.5, 12.8}, Case{1, 256, 27552, 3, 45.6, 34.8}, Case{4, 256, 2048, 3, 29.1, 17.3},
         Case{16, 256, 1024, 3, 29.2, 24.7}, Case{1, 128, 55104, 7, 32.1, 38.2}}) {
     const std::int64_t padding = (c.K - 1) / 2;
-    const ConvProblem problem{.N = c.N,
-                              .C_in = c.C,
-                              .C_out = c.C,
-                              .L_in = c.L,
-                              .L_out = c.L,
-                              .K = c.K,
-                              .P_l = padding,
-                              .P_r = padding,
-                              .dtype = DType::f16};
+    const ConvProblem problem = sized(
+        {.N = c.N, .C_in = c.C, .C_out = c.C, .L_in = c.L, .K = c.K, .P_l = padding, .P_r = padding, .dtype = DType::f16});
     const GatherKernel chosen =
         tensor_core::gather_kernels({problem, ConvDirection::dgrad, Precision::fp32}, hopper()).front().kernel;
     CAPTURE(problem);
