@@ -1,5 +1,6 @@
 // Algorithm::depthwise: plans and launches of the general kernels (kernel.cuh, wgrad.cuh), and the choice between them and the
-// tensor-core kernels (band.hpp), the vector kernels (vector.hpp) and the kernel for many rows (rows.cuh).
+// tensor-core kernels (band.hpp), the vector kernels (vector.hpp) and those for many rows (rows.cuh) and for dilation
+// (dilated.cu).
 #include "cuda/conv/depthwise/depthwise.hpp"
 
 #include <cuda_bf16.h>
@@ -11,6 +12,7 @@
 #include <type_traits>
 
 #include "cuda/conv/depthwise/band.hpp"
+#include "cuda/conv/depthwise/dilated.hpp"
 #include "cuda/conv/depthwise/rows.hpp"
 #include "cuda/conv/depthwise/vector.hpp"
 #include "cuda/conv/depthwise/wgrad.cuh"
@@ -138,6 +140,7 @@ void gather(const ConvProblem& problem, ConvDirection direction, const void* sou
   const bool is_forward = direction == ConvDirection::forward;
   if (problem.N == 0 || problem.C_in == 0 || (is_forward ? problem.L_out : problem.L_in) == 0) return;
   if (has_many_rows(problem, direction)) return rows_dgrad(problem, source, w, bias, out, epilogue, stream);
+  if (is_dilated(problem, direction)) return dilated_gather(problem, direction, source, w, bias, out, epilogue, stream);
   const int sm_count = properties(device).sm_count;
   if (const auto plan = make_band_plan(problem, direction, source, out, sm_count))
     return band_gather(problem, direction, *plan, source, w, bias, out, epilogue, stream);

@@ -43,6 +43,24 @@ TEST_CASE("long rows, many taps, large strides and dilations") {
   }
 }
 
+TEST_CASE("dilations at stride 1: short and long rows, every alignment, one output a channel") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  double norm = 0;
+  int turn = 0;
+  for (const std::int64_t L_in : {1, 8, 100, 129, 1023, 1024, 1025, 4099})
+    for (const std::int64_t D : {2, 3, 9, 100})
+      for (const std::int64_t K : {2, 7, 12}) {
+        const std::int64_t P = std::min((K - 1) * D, L_in + (K - 1) * D - 1) / 2;
+        const ConvProblem p =
+            sized({.N = 2, .C_in = 3, .C_out = 3, .L_in = L_in, .K = K, .P_l = P, .P_r = P / 2, .D = D, .G = 3});
+        norm += check_gpu_bits<float>(p, by_algorithm(Algorithm::depthwise), turn % 5);
+        norm += check_gpu_bits<Half>(p, by_algorithm(Algorithm::depthwise), turn % 9);
+        norm += check_gpu_bits<BFloat16>(p, by_algorithm(Algorithm::depthwise), turn % 7);
+        ++turn;
+      }
+  CHECK(norm > 0);
+}
+
 TEST_CASE("the vector and tensor-core kernels: strides 1, 2 and 4, every phase, edge and misalignment") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   std::mt19937 random(11);

@@ -111,6 +111,7 @@ std::vector<ConvProblem> problems() {
       sized({.N = 2, .C_in = 6, .C_out = 6, .L_in = 1031, .K = 7, .P_l = 3, .P_r = 3, .G = 6}),
       sized({.N = 2, .C_in = 6, .C_out = 12, .L_in = 517, .K = 8, .S = 4, .P_l = 2, .P_r = 2, .G = 6}),
       sized({.N = 1, .C_in = 6, .C_out = 6, .L_in = 300, .K = 3, .S = 3, .D = 2, .G = 6}),
+      sized({.N = 2, .C_in = 6, .C_out = 6, .L_in = 1100, .K = 7, .P_l = 9, .P_r = 9, .D = 3, .G = 6}),
       sized({.N = 1, .C_in = 4, .C_out = 4, .L_in = 1, .K = 1, .G = 4}),
   });
 }
