@@ -56,8 +56,4 @@ __device__ __forceinline__ void load_blocks(std::uint32_t address, std::uint32_t
                : "memory");
 }
 
-/// Makes `value` opaque to the compiler, which then recomputes what depends on it.
-__device__ __forceinline__ void opaque(std::uint32_t& value) { asm volatile("" : "+r"(value)); }
-__device__ __forceinline__ void opaque(int& value) { asm volatile("" : "+r"(value)); }
-
 }  // namespace polyphase::cuda::ptx

@@ -16,6 +16,7 @@
 #include "cuda/conv/tensor_core/wgrad/place.cuh"
 #include "cuda/conv/tensor_core/wgrad/split.cuh"
 #include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/opaque.cuh"
 #include "cuda/ptx/tensor_copy.cuh"
 
 namespace polyphase::cuda::tensor_core {

@@ -4,6 +4,7 @@
 #include "cuda/conv/tensor_core/operand/convert_rows.cuh"
 #include "cuda/conv/tensor_core/wgrad/rows_multiply.cuh"
 #include "cuda/kernel/dependent_launch.cuh"
+#include "cuda/ptx/opaque.cuh"
 
 namespace polyphase::cuda::tensor_core {
 

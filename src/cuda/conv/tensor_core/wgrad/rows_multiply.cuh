@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "cuda/conv/tensor_core/wgrad/rows.cuh"
+#include "cuda/ptx/opaque.cuh"
 #include "cuda/ptx/shared.cuh"
 #include "cuda/ptx/wgmma_registers.cuh"
 

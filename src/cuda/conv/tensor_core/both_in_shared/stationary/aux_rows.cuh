@@ -9,6 +9,7 @@
 #include "cuda/conv/tensor_core/pipeline/store_rows.cuh"
 #include "cuda/ptx/async_copy.cuh"
 #include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/opaque.cuh"
 #include "cuda/ptx/prefetch.cuh"
 #include "cuda/ptx/tensor_copy.cuh"
 

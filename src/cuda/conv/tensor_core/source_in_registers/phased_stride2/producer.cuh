@@ -8,6 +8,7 @@
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride2/tiling.hpp"
 #include "cuda/ptx/async_copy.cuh"
 #include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/opaque.cuh"
 #include "cuda/ptx/wgmma_registers.cuh"
 
 namespace polyphase::cuda::tensor_core {

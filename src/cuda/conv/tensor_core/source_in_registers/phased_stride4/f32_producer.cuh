@@ -13,6 +13,7 @@
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride4/chunks.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride4/tiling.hpp"
 #include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/opaque.cuh"
 #include "cuda/ptx/tensor_copy.cuh"
 #include "cuda/ptx/wgmma_registers.cuh"
 

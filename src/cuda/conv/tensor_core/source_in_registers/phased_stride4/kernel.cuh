@@ -19,6 +19,7 @@
 #include "cuda/conv/tensor_core/recompute/exact_sum.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride4/producer.cuh"
 #include "cuda/kernel/dependent_launch.cuh"
+#include "cuda/ptx/opaque.cuh"
 #include "cuda/ptx/wgmma_registers.cuh"
 
 namespace polyphase::cuda::tensor_core {

@@ -9,6 +9,7 @@
 #include "cuda/conv/tensor_core/pipeline/tiles.hpp"
 #include "cuda/conv/tensor_core/source_in_registers/stride1/tiling.hpp"
 #include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/opaque.cuh"
 #include "cuda/ptx/wgmma_registers.cuh"
 
 namespace polyphase::cuda::tensor_core {

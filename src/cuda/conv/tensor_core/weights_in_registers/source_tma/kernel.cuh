@@ -14,6 +14,7 @@
 #include "cuda/conv/tensor_core/weights_in_registers/source_tma/recompute.cuh"
 #include "cuda/conv/tensor_core/weights_in_registers/source_tma/store.cuh"
 #include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/opaque.cuh"
 #include "cuda/ptx/wgmma_registers.cuh"
 #include "cuda/ptx/wgmma_sparse.cuh"
 

@@ -9,6 +9,7 @@
 #include "cuda/conv/tensor_core/weights_in_registers/source_tma/maps.hpp"
 #include "cuda/conv/tensor_core/weights_in_registers/source_tma/tiling.hpp"
 #include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/opaque.cuh"
 #include "cuda/ptx/tensor_copy.cuh"
 #include "cuda/ptx/wgmma.cuh"
 

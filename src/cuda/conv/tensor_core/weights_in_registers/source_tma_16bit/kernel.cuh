@@ -14,6 +14,7 @@
 #include "cuda/conv/tensor_core/weights_in_registers/source_tma_16bit/layout.cuh"
 #include "cuda/conv/tensor_core/weights_in_registers/source_tma_16bit/producer.cuh"
 #include "cuda/conv/tensor_core/weights_in_registers/source_tma_16bit/store.cuh"
+#include "cuda/ptx/opaque.cuh"
 #include "cuda/ptx/wgmma_registers.cuh"
 
 namespace polyphase::cuda::tensor_core {
