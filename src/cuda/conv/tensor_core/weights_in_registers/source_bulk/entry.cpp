@@ -61,7 +61,7 @@ constinit const KernelEntry kSourceBulk{.name = "source_bulk",
                                                            .read = 0.631,
                                                            .read_again = 0.49,
                                                            .terabytes = 4.19,
-                                                           .microseconds = 2.5}},
+                                                           .microseconds = 5.5}},
                                         .fuses = fuses,
                                         .gather = source_bulk_gather};
 
