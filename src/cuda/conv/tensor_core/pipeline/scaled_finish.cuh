@@ -17,11 +17,20 @@ struct ScaledFinish {
       : first(power_of_two(exponent / 2)), second(power_of_two(exponent - exponent / 2)), epilogue(epilogue_) {}
   __device__ __forceinline__ float linear(float sum, float offset) const { return fmaf(sum * first, second, offset); }
 
-  /// Finishes all sums of a thread, which belong to two columns, for an output of T.
+  /// All sums of a thread, which belong to two columns, scaled and with their offsets. Sums of 16-bit numbers have no scale.
+  template <class T, int kSums>
+  __device__ __forceinline__ void scale(float (&sums)[kSums], float offset, float offset_of_second) const {
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) {
+      const float own = i % 4 < 2 ? offset : offset_of_second;
+      sums[i] = sizeof(T) == 2 ? sums[i] + own : linear(sums[i], own);
+    }
+  }
+
+  /// Finishes them for an output of T.
   template <class T, int kSums>
   __device__ __forceinline__ void finish(float (&sums)[kSums], float offset, float offset_of_second) const {
-#pragma unroll
-    for (int i = 0; i < kSums; ++i) sums[i] = linear(sums[i], i % 4 < 2 ? offset : offset_of_second);
+    scale<T>(sums, offset, offset_of_second);
     if (!epilogue.has_aux()) activate<T>(sums);
   }
 

@@ -8,73 +8,20 @@
 #include <cstdint>
 
 #include "cuda/conv/tap_gemm.hpp"
+#include "cuda/conv/tensor_core/pipeline/matrices.cuh"
 #include "cuda/conv/tensor_core/residual_unit/tiling.hpp"
 #include "cuda/ptx/mma.cuh"
 #include "cuda/ptx/wgmma.cuh"
 
 namespace polyphase::cuda::tensor_core {
 
-/// Two neighbouring numbers in a word.
-template <class T>
-struct Pair16;
-template <>
-struct Pair16<__half> {
-  using Pair = __half2;
-  static __device__ __forceinline__ float2 floats(Pair pair) { return __half22float2(pair); }
-  static __device__ __forceinline__ Pair rounded(float low, float high) { return __floats2half2_rn(low, high); }
-};
-template <>
-struct Pair16<__nv_bfloat16> {
-  using Pair = __nv_bfloat162;
-  static __device__ __forceinline__ float2 floats(Pair pair) { return __bfloat1622float2(pair); }
-  static __device__ __forceinline__ Pair rounded(float low, float high) { return __floats2bfloat162_rn(low, high); }
-};
-template <class T>
-__device__ __forceinline__ typename Pair16<T>::Pair pair_of(std::uint32_t word) {
-  return *reinterpret_cast<const typename Pair16<T>::Pair*>(&word);
-}
-template <class T>
-__device__ __forceinline__ float2 floats_of(std::uint32_t word) {
-  return Pair16<T>::floats(pair_of<T>(word));
-}
-template <class T>
-__device__ __forceinline__ std::uint32_t rounded_word(float low, float high) {
-  const typename Pair16<T>::Pair pair = Pair16<T>::rounded(low, high);
-  return *reinterpret_cast<const std::uint32_t*>(&pair);
-}
-
 /// Both numbers of a word activated: v < 0 ? slope*v : v.
 template <class T, UnitKind kKind>
 __device__ __forceinline__ std::uint32_t activated_pair(std::uint32_t word, float slope) {
+  if constexpr (kKind == UnitKind::plain) return leaky_word<T>(word, slope);
+  const auto of = [slope](float value) { return value < 0.0F ? TapGemm::low(slope, value) : value; };
   const float2 v = floats_of<T>(word);
-  if constexpr (kKind == UnitKind::plain) {  // v < slope*v where v is negative; NaN is the maximum of two NaN
-    const typename Pair16<T>::Pair most = __hmax2(pair_of<T>(word), Pair16<T>::rounded(slope * v.x, slope * v.y));
-    return *reinterpret_cast<const std::uint32_t*>(&most);
-  } else {
-    const auto of = [slope](float value) { return value < 0.0F ? TapGemm::low(slope, value) : value; };
-    return rounded_word<T>(of(v.x), of(v.y));
-  }
-}
-
-/// The first of two neighbouring sums in matrix i of four (wgmma's fragment, ptx/wgmma.cuh: h = i%2, g = 2*step + i/2).
-[[nodiscard]] __device__ __forceinline__ constexpr int sum_of_matrix(int step, int i) {
-  return 4 * (2 * step + i / 2) + 2 * (i % 2);
-}
-/// The rounded sums of four matrices.
-template <class T, int kCount>
-__device__ __forceinline__ void round_matrices(const float (&sums)[kCount], int step, std::uint32_t (&words)[4]) {
-#pragma unroll
-  for (int i = 0; i < 4; ++i) words[i] = rounded_word<T>(sums[sum_of_matrix(step, i)], sums[sum_of_matrix(step, i) + 1]);
-}
-/// sums += four matrices.
-template <class T, int kCount>
-__device__ __forceinline__ void add_matrices(const std::uint32_t (&words)[4], int step, float (&sums)[kCount]) {
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const float2 x = floats_of<T>(words[i]);
-    sums[sum_of_matrix(step, i)] += x.x;
-    sums[sum_of_matrix(step, i) + 1] += x.y;
-  }
+  return rounded_word<T>(of(v.x), of(v.y));
 }
 
 /// The offset of a position, a multiple of 8, in the source's boxes: [box][channel][width].

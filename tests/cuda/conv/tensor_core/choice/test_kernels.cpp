@@ -335,7 +335,7 @@ TEST_CASE("weights in registers add a residual or go through a derivative where 
   CHECK_FALSE(fuses({.activation = Activation::tanh, .residual = 16}));
 }
 
-TEST_CASE("the preconverted kernel of f32 adds a residual, or takes a derivative, where it puts rows together") {
+TEST_CASE("the preconverted kernel adds a residual, and in f32 takes a derivative, where it puts rows together") {
   if (!has_gpu() || cuda::properties(0).arch() != 90 || cuda::tensor_core::uses_mma(90)) SKIP_TEST("no wgmma");
   ConvProblem p = sized({.N = 4, .C_in = 256, .C_out = 256, .L_in = 8192, .K = 7, .P_l = 3, .P_r = 3});
   const auto fuses = [&](DType dtype, const cuda::Epilogue& epilogue) {
@@ -344,15 +344,19 @@ TEST_CASE("the preconverted kernel of f32 adds a residual, or takes a derivative
   };
   const cuda::Epilogue sum{.residual = 16}, active{.activation = Activation::leaky_relu, .slope = 0.1, .residual = 16};
   const cuda::Epilogue derivative{.activation = Activation::relu, .derivative = 16};
-  for (const cuda::Epilogue& epilogue : {sum, active, derivative}) {
-    CHECK(fuses(DType::f32, epilogue));
+  for (const cuda::Epilogue& epilogue : {sum, active, derivative}) CHECK(fuses(DType::f32, epilogue));
+  CHECK(fuses(DType::bf16, sum));
+  for (const cuda::Epilogue& epilogue : {active, derivative, cuda::Epilogue{.residual = 16, .scale = 0.5}})
     CHECK_FALSE(fuses(DType::bf16, epilogue));
-  }
   CHECK_FALSE(fuses(DType::f32, {.activation = Activation::relu, .residual = 16, .derivative = 32}));  // one fits
   CHECK_FALSE(fuses(DType::f32, {.activation = Activation::tanh, .derivative = 16}));
   CHECK_FALSE(fuses(DType::f32, {.activation = Activation::snake, .before = 16}));
   p.N = 2;  // fits in the L2 cache
   CHECK_FALSE(fuses(DType::f32, sum));
+  CHECK(fuses(DType::bf16, sum));
+  p.L_in = p.L_out = 8191;  // no whole vectors
+  CHECK_FALSE(fuses(DType::bf16, sum));
+  p.L_in = p.L_out = 8192;
 
   // Whether the kernel stores it, whatever the size.
   const auto stores = [](const cuda::tensor_core::KernelProblem& asked, const cuda::Epilogue& epilogue) {

@@ -4,7 +4,7 @@
 namespace polyphase::cuda::tensor_core {
 namespace {
 
-/// Outputs of at least so many bytes are finished in the stores. A separate launch over a smaller output finds it in L2; code
+/// f32 outputs of at least so many bytes are finished in the stores. A separate launch over a smaller output finds it in L2; code
 /// in the stores that no earlier tile has run takes longer (docs/kernels/launches.md).
 constexpr std::int64_t kLeastBytesWithAux = std::int64_t{24} << 20;
 
@@ -12,15 +12,18 @@ std::optional<double> seconds(const KernelProblem& asked, const DeviceProperties
   return preconverted_cost(asked.problem, asked.direction, asked.precision, gpu);
 }
 
-/// The aux operand is loaded into the staging buffer during the products; the buffer holds one. In 16 bits that costs more than
-/// a launch. The kernel that adds slices has no products to overlap with (docs/kernels/launches.md).
+/// The aux operand is loaded into the staging buffer during the products; the buffer holds one. In 16 bits it is a residual
+/// that is added as it is, to whole vectors. The kernel that adds slices has no products to overlap with
+/// (docs/kernels/launches.md).
 bool takes_aux(const KernelProblem& asked, const Epilogue& epilogue, int device) {
-  if (asked.problem.dtype != DType::f32 || !epilogue.is_light() || epilogue.has_both()) return false;
+  const bool is_f32 = asked.problem.dtype == DType::f32;
+  if (asked.problem.dtype == DType::f64 || !epilogue.is_light() || epilogue.has_both()) return false;
   const TapGemm gemm = make_tap_gemm(asked.problem, asked.direction);
   const std::int64_t bytes = gemm.N * gemm.G * gemm.out_channels * gemm.out_length * size_of(asked.problem.dtype);
-  if (gemm.out_stride != 1 || bytes < kLeastBytesWithAux) return false;
+  if (gemm.out_stride != 1 || (is_f32 && bytes < kLeastBytesWithAux)) return false;
+  const bool is_sum = epilogue.derivative == 0 && epilogue.activation == Activation::none && epilogue.scale == 1;
   const auto plan = preconverted_plan(asked.problem, asked.direction, asked.precision, device);
-  return plan && plan->tiling.slices == 1;
+  return plan && plan->tiling.slices == 1 && (is_f32 || (is_sum && plan->tiling.whole_vectors));
 }
 
 /// Sums are finished in registers, after the suspect ones are found.

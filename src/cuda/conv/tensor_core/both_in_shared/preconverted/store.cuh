@@ -2,49 +2,29 @@
 // Stores a warpgroup's 64 columns of sums as rows of the output, through shared memory.
 
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/conv/epilogue/light.cuh"
 #include "cuda/conv/tap_gemm.hpp"
+#include "cuda/conv/tensor_core/both_in_shared/preconverted/aux_finish.cuh"
+#include "cuda/conv/tensor_core/both_in_shared/preconverted/output_run.cuh"
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/place.cuh"
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/tiling.hpp"
+#include "cuda/conv/tensor_core/pipeline/matrices.cuh"
 #include "cuda/conv/tensor_core/pipeline/scaled_finish.cuh"
 #include "cuda/ptx/async_copy.cuh"
 #include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/mma.cuh"
 
 namespace polyphase::cuda::tensor_core {
-
-/// What is computed of a sum and its aux operand: the sum alone, sum + aux, activation(sum) + aux, or the sum times the
-/// derivative given by aux.
-enum class Aux { nothing, sum, activated_sum, derivative };
-
-/// StoreFinish (epilogue/light.cuh) for one of these cases.
-template <class T>
-struct AuxFinish {
-  bool is_relu;
-  float slope, scale;
-  __device__ __forceinline__ explicit AuxFinish(const Epilogue& epilogue)
-      : is_relu(epilogue.activation == Activation::relu),
-        slope(static_cast<float>(epilogue.slope)),
-        scale(static_cast<float>(epilogue.scale)) {}
-  static __device__ __forceinline__ float rounded(float value) { return static_cast<float>(static_cast<T>(value)); }
-  template <Aux kAux>
-  __device__ __forceinline__ T finished(float sum, T aux) const {
-    const float value = rounded(sum), other = static_cast<float>(aux);
-    if constexpr (kAux == Aux::sum) return static_cast<T>(fmaf(scale, value, other));
-    const float low = is_relu ? 0.0F : rounded(slope * value);
-    if constexpr (kAux == Aux::activated_sum) return static_cast<T>(fmaf(scale, value < 0.0F ? low : value, other));
-    return static_cast<T>(passes(is_relu, other) ? value : low);
-  }
-};
 
 /// Sums of thread (warp, lane): columns 16*warp + lane/4 and that + 8, positions 8*g + 2*(lane%4) and the next (PTX ISA).
 template <class T, int kN, int kStagedBytes>
 struct PreconvertedStore {
   static constexpr int kVector = 16 / static_cast<int>(sizeof(T));
   static constexpr int kStagedMost = kStagedBytes / static_cast<int>(sizeof(T));
-  // Not for 16 bits, which have twice as many numbers to unpack and pack in code that misses the instruction cache; nor for
-  // sums of slices, whose outputs are few.
-  static constexpr bool kFinishesWithAux = sizeof(T) == 4 && kStagedBytes == kPreconvertedStagedBytes;
+  // Not for sums of slices, whose outputs are few.
+  static constexpr bool kFinishesWithAux = kStagedBytes == kPreconvertedStagedBytes;
   static constexpr int kStaged = kN < kStagedMost ? kN : kStagedMost;  // positions at a time
 
   const TapGemm& gemm;
@@ -78,21 +58,12 @@ struct PreconvertedStore {
     return at;
   }
 
-  /// Neighbouring positions of one sample and channel, as they are written: base[e] receives element e of the channel in the
-  /// staging, for e from first to last. Where base is a multiple of 16 bytes, so is the staging.
-  struct Run {
-    T* base;
-    int first, last;
-  };
+  using Run = OutputRun<T>;
   __device__ __forceinline__ Run make_run(const Where& at, std::int64_t g, std::int64_t channel, int offset, int length) const {
     const std::int64_t zero = 0, all = length;
     return {out + (row_of(at.n, g, channel) + at.t0) - offset, static_cast<int>(min(max(zero, -at.t0), all)) + offset,
             static_cast<int>(max(min(all, gemm.out_length - at.t0), zero)) + offset};
   }
-  __device__ __forceinline__ static int misaligned(const T* address) {
-    return static_cast<int>((reinterpret_cast<std::uintptr_t>(address) / sizeof(T)) & (kVector - 1));
-  }
-
   /// The pitch of the runs. With channels of eight columns it makes a warp's stores use different banks.
   template <bool kByWarps>
   __device__ __forceinline__ int pitch_of(int classes) const {
@@ -121,8 +92,8 @@ struct PreconvertedStore {
       const Where at = where(place.position + pass * kStaged);
       const int shift = lane < channels ? misaligned(out + (row_of(at.n, place.g, first_channel + lane) + at.t0)) : 0;
       bool has_aux = false, brought = false;
-      if constexpr (kByWarps && kFinishesWithAux) {
-        has_aux = finish.epilogue.has_aux();
+      if constexpr (kByWarps && kFinishesWithAux) has_aux = finish.epilogue.has_aux();
+      if constexpr (kByWarps && kFinishesWithAux && sizeof(T) == 4) {
         brought = has_aux && is_brought(at);
         if (brought) {
           if (pass > 0) bring(place, pass);
@@ -137,29 +108,104 @@ struct PreconvertedStore {
       }
       ptx::fence_async_shared();
       meet<kByWarps>();
-      int begin = 0;  // position in the runs; usually all belong to one sample
-      do {
-        const Where here = where(place.position + pass * kStaged + begin);
-        if (here.n >= gemm.N) break;
-        const auto in_sample = static_cast<int>(min(here.in_sample, static_cast<std::int64_t>(0x3fffffff)));
-        const auto valid =
-            static_cast<int>(min(tiling.sample_positions - here.in_sample, static_cast<std::int64_t>(kStaged - begin)));
-        Run run{};
-        if (lane < channels && valid > 0)
-          run = make_run(here, place.g, first_channel + lane, shift + begin * classes, valid * classes);
-        if constexpr (kByWarps && kFinishesWithAux) {
-          if (has_aux && !brought) {
-            finish_runs(run, memory, pitch, channels);
-            ptx::fence_async_shared();
-            __syncwarp();
-          }
-        }
-        if (valid > 0) write_runs<kByWarps>(run, memory, pitch, channels);
-        begin += static_cast<int>(tiling.source.by_sample.divisor) - in_sample;
-      } while (begin < kStaged);
-      ptx::bulk_commit();
+      write_pass<kByWarps>(place, pass, memory, pitch, first_channel, channels, shift, has_aux && !brought);
     }
   }
+
+  /// Writes the staged runs of a pass, which begin `shift` elements into their rows of the staging.
+  template <bool kByWarps>
+  __device__ __forceinline__ void write_pass(const PreconvertedPlace& place, int pass, T* memory, int pitch,
+                                             std::int64_t first_channel, int channels, int shift, bool lacks_aux) const {
+    const int classes = static_cast<int>(gemm.classes), lane = thread % 32;
+    int begin = 0;  // position in the runs; usually all belong to one sample
+    do {
+      const Where here = where(place.position + pass * kStaged + begin);
+      if (here.n >= gemm.N) break;
+      const auto in_sample = static_cast<int>(min(here.in_sample, static_cast<std::int64_t>(0x3fffffff)));
+      const auto valid =
+          static_cast<int>(min(tiling.sample_positions - here.in_sample, static_cast<std::int64_t>(kStaged - begin)));
+      Run run{};
+      if (lane < channels && valid > 0)
+        run = make_run(here, place.g, first_channel + lane, shift + begin * classes, valid * classes);
+      if constexpr (kByWarps && kFinishesWithAux) {
+        if (lacks_aux) {
+          finish_runs(run, memory, pitch, channels);
+          ptx::fence_async_shared();
+          __syncwarp();
+        }
+      }
+      if (valid > 0) write_runs<kByWarps>(run, memory, pitch, channels, classes, thread);
+      begin += static_cast<int>(tiling.source.by_sample.divisor) - in_sample;
+    } while (begin < kStaged);
+    ptx::bulk_commit();
+  }
+
+  /// store_interleaved() of 16-bit outputs with one class, where rows begin at whole vectors: matrices of 8 channels and 8
+  /// positions. Few instructions, which matters for code that runs once per tile.
+  template <int kSums>
+  __device__ __forceinline__ void store_by_matrices(const PreconvertedPlace& place, const float (&sums)[kSums]) const {
+    constexpr int kPitch = kStaged + 8;
+    const int warp = thread / 32, lane = thread % 32;
+    const std::int64_t first = place.column + warp * 16;
+    const auto channels = static_cast<int>(min(static_cast<std::int64_t>(16), gemm.out_channels - first));
+    T* const memory = reinterpret_cast<T*>(staging + warp * preconverted_staging_of_warp(kStagedBytes));
+    const std::uint32_t row =
+        ptx::shared_address(memory) + static_cast<std::uint32_t>((lane % 16 * kPitch + lane / 16 * 8) * 2);
+    const bool has_aux = kFinishesWithAux && finish.epilogue.has_aux();
+#pragma unroll
+    for (int pass = 0; pass < kN / kStaged; ++pass) {
+      const bool brought = has_aux && is_brought(where(place.position + pass * kStaged));
+      if (brought) {
+        if (pass > 0) bring(place, pass);
+        wait_for_brought();
+        if constexpr (kFinishesWithAux)
+          stage_matrices(row, pass, sums, [](std::uint32_t word, std::uint32_t other) { return added_word<T>(word, other); });
+      } else {
+        ptx::bulk_wait_read();  // the previous contents have been read
+        __syncwarp();
+        const auto slope = static_cast<float>(finish.epilogue.slope);
+        if (activates_matrices())
+          stage_matrices(row, pass, sums, [slope](std::uint32_t word) { return leaky_word<T>(word, slope); });
+        else
+          stage_matrices(row, pass, sums, [](std::uint32_t word) { return word; });
+      }
+      ptx::fence_async_shared();
+      __syncwarp();
+      write_pass<true>(place, pass, memory, kPitch, first, channels, 0, has_aux && !brought);
+    }
+  }
+  /// Stages what `finished` makes of each word; its second argument, if any, is the word of the aux operand in the staging.
+  template <int kSums, class Finished>
+  __device__ __forceinline__ void stage_matrices(std::uint32_t row, int pass, const float (&sums)[kSums],
+                                                 const Finished& finished) const {
+#pragma unroll
+    for (int step = 0; step < kStaged / 16; ++step) {
+      const std::uint32_t at = row + static_cast<std::uint32_t>(step * 32);
+      std::uint32_t words[4];
+      round_matrices<T>(sums, pass * (kStaged / 16) + step, words);
+      if constexpr (std::is_invocable_v<Finished, std::uint32_t>) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) words[i] = finished(words[i]);
+      } else {
+        std::uint32_t others[4];
+        ptx::load_matrices(others, at);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) words[i] = finished(words[i], others[i]);
+      }
+      ptx::store_matrices(at, words);
+    }
+  }
+  /// Whether store_by_matrices() is for this place. Uniform in a warpgroup.
+  __device__ __forceinline__ bool is_of_matrices(const Where& at) const {
+    return sizeof(T) == 2 && tiling.by_warps && gemm.classes == 1 && gemm.out_length % kVector == 0 &&
+           misaligned(out + at.t0) == 0;
+  }
+  /// Whether store_by_matrices() activates.
+  __device__ __forceinline__ bool activates_matrices() const {
+    const Epilogue& epilogue = finish.epilogue;
+    return !epilogue.has_aux() && epilogue.activation == Activation::leaky_relu && epilogue.slope > 0 && epilogue.slope <= 1;
+  }
+
   template <bool kByWarps>
   __device__ __forceinline__ void meet() const {
     if constexpr (kByWarps)
@@ -214,22 +260,47 @@ struct PreconvertedStore {
   /// The distance to the aux operand that is loaded into the staging (stride 1): the residual, or the result that gives the
   /// derivative.
   __device__ __forceinline__ std::int64_t distance() const { return finish.epilogue.residual | finish.epilogue.derivative; }
-  /// Whether a pass of a tile is whole rows of one sample and the aux operand has the same alignment.
+  /// Whether a pass of a tile is whole rows of one sample and the aux operand has the same alignment. In 16 bits: whether its
+  /// vectors of 8 positions are.
   __device__ __forceinline__ bool is_brought(const Where& at) const {
+    if constexpr (sizeof(T) == 2) return distance() % 16 == 0 && tiling.whole_vectors && is_of_matrices(at);
     return distance() % 16 == 0 && at.n < gemm.N && at.in_sample + kStaged <= tiling.sample_positions && at.t0 >= 0 &&
            at.t0 + kStaged <= gemm.out_length;
   }
-  /// Starts to load it for a warp's 16 columns, during the products. Vectors at both ends contain elements of other tiles.
+  /// Starts to load it for a warp's 16 columns, during the products.
   __device__ __forceinline__ void bring(const PreconvertedPlace& place, int pass) const {
+    const std::int64_t first = place.column + thread / 32 * 16;
+    const auto channels = static_cast<int>(min(static_cast<std::int64_t>(16), gemm.out_channels - first));
+    if (!is_brought(where(place.position + pass * kStaged)) || channels <= 0) return;
+    ptx::bulk_wait_read();  // the previous contents have been read
+    __syncwarp();
+    if constexpr (sizeof(T) == 2)
+      bring_vectors(place, pass, first, channels);
+    else
+      bring_rows(place, pass, first, channels);
+  }
+  /// A lane loads a vector of each row, those that are in a sample.
+  __device__ __forceinline__ void bring_vectors(const PreconvertedPlace& place, int pass, std::int64_t first,
+                                                int channels) const {
+    const int lane = thread % 32;
+    const Where at = where(place.position + pass * kStaged + lane * kVector);
+    if (lane * kVector >= kStaged || at.n >= gemm.N || at.in_sample >= tiling.sample_positions) return;
+    const T* from = Epilogue::aux(out + row_of(at.n, place.g, first) + at.t0, distance());
+    std::uint32_t to = ptx::shared_address(staging + thread / 32 * preconverted_staging_of_warp(kStagedBytes)) +
+                       static_cast<std::uint32_t>(lane) * 16;
+#pragma unroll 1
+    for (int row = 0; row < channels; ++row) {
+      ptx::copy_vector(to, from);
+      from += gemm.out_length;
+      to += static_cast<std::uint32_t>(pitch_of<true>(1)) * 2;
+    }
+  }
+  /// Vectors at both ends contain elements of other tiles.
+  __device__ __forceinline__ void bring_rows(const PreconvertedPlace& place, int pass, std::int64_t first, int channels) const {
     constexpr int kVectors = kStaged / kVector;  // per row; one more if the row begins inside a vector
     static_assert(kVectors <= 32);
     const int lane = thread % 32, pitch = pitch_of<true>(1);
     const Where at = where(place.position + pass * kStaged);
-    const std::int64_t first = place.column + thread / 32 * 16;
-    const auto channels = static_cast<int>(min(static_cast<std::int64_t>(16), gemm.out_channels - first));
-    if (!is_brought(at) || channels <= 0) return;
-    ptx::bulk_wait_read();  // the previous contents have been read
-    __syncwarp();
     const T* from = Epilogue::aux(out + row_of(at.n, place.g, first) + at.t0, distance());
     std::uint32_t to = ptx::shared_address(staging + thread / 32 * preconverted_staging_of_warp(kStagedBytes));
 #pragma unroll 1
@@ -281,38 +352,6 @@ struct PreconvertedStore {
     }
   }
 
-  /// Writes whole vectors by bulk copies, one per lane, and the remainders at both ends of a run by several lanes each. Runs
-  /// whose alignment differs from that of their channel's first are written element by element.
-  template <bool kByWarps>
-  __device__ __forceinline__ void write_runs(const Run& run, const T* memory, int pitch, int channels) const {
-    const int classes = static_cast<int>(gemm.classes), warp = thread / 32, lane = thread % 32;
-    const bool aligned = misaligned(run.base) == 0, exists = lane < channels;
-    const int whole = (run.first + kVector - 1) & -kVector, end = run.last & -kVector;
-    if (exists && aligned && end > whole && (kByWarps || lane % 4 == warp))
-      ptx::bulk_store(run.base + whole, ptx::shared_address(memory + lane * pitch + whole),
-                      static_cast<std::uint32_t>((end - whole) * static_cast<int>(sizeof(T))));
-    const auto base_bits = reinterpret_cast<unsigned long long>(run.base);
-    if (__any_sync(0xffffffffU, exists && aligned && ((run.first | run.last) & (kVector - 1)) != 0)) {
-      const int runs = kByWarps ? 16 / classes : 32, parts = kByWarps ? 2 * classes : 4;
-      const int of = kByWarps ? lane & (runs - 1) : lane, part = kByWarps ? lane / runs : warp;
-      T* base = reinterpret_cast<T*>(__shfl_sync(0xffffffffU, base_bits, of));
-      const int first = __shfl_sync(0xffffffffU, run.first, of), last = __shfl_sync(0xffffffffU, run.last, of);
-      const int head_end = min((first + kVector - 1) & -kVector, last), tail = max(last & -kVector, head_end);
-      const bool ends = of < channels && misaligned(base) == 0;
-#pragma unroll 4
-      for (int i = part; i < 2 * kVector; i += parts) {
-        const int e = i < kVector ? (first & -kVector) + i : tail + i - kVector;
-        if (ends && e >= first && e < (i < kVector ? head_end : last)) base[e] = memory[of * pitch + e];
-      }
-    }
-    for (std::uint32_t left = __ballot_sync(0xffffffffU, exists && !aligned); left != 0; left &= left - 1) {
-      const int of = __ffs(static_cast<int>(left)) - 1;
-      T* base = reinterpret_cast<T*>(__shfl_sync(0xffffffffU, base_bits, of));
-      const int first = __shfl_sync(0xffffffffU, run.first, of), last = __shfl_sync(0xffffffffU, run.last, of);
-      for (int e = first + (kByWarps ? lane : thread); e < last; e += kByWarps ? 32 : 128) base[e] = memory[of * pitch + e];
-    }
-  }
-
   /// Writes any classes, dilation and phases without taps, element by element: four numbers g of every j at a time.
   template <int kSums>
   __device__ __forceinline__ void store_scattered(const PreconvertedPlace& place, float (&sums)[kSums]) const {
@@ -361,8 +400,15 @@ struct PreconvertedStore {
     if (place.column >= gemm.columns) return;
     const auto column =
         static_cast<std::uint32_t>(place.column) + static_cast<std::uint32_t>(thread / 32 * 16 + thread % 32 / 4);
-    finish.template finish<T>(sums, bias_of(place, tiling.by_classes.divide(column)),
-                              bias_of(place, tiling.by_classes.divide(column + 8)));
+    finish.template scale<T>(sums, bias_of(place, tiling.by_classes.divide(column)),
+                             bias_of(place, tiling.by_classes.divide(column + 8)));
+    if constexpr (sizeof(T) == 2) {
+      if (is_of_matrices(where(place.position))) {
+        if (!finish.epilogue.has_aux() && !activates_matrices()) finish.template activate<T>(sums);
+        return store_by_matrices(place, sums);
+      }
+    }
+    if (!finish.epilogue.has_aux()) finish.template activate<T>(sums);
     if (!tiling.interleaved)
       store_scattered(place, sums);
     else if (tiling.by_warps)

@@ -84,6 +84,9 @@ void lay_out_tile(const TapGemm& gemm, const PreconvertedShape& shape, SourceLay
   source.parts = shape.parts;
 }
 
+constexpr std::int64_t kVectorPositions = 8;
+constexpr std::int64_t kLongSample = 100 * kVectorPositions;  // whose pitch may be rounded up to vectors
+
 /// The layout of the source operand: all samples in tiles.
 void lay_out_source(const TapGemm& gemm, PreconvertedTiling& tiling) {
   const Range range = needed_positions(gemm);
@@ -91,6 +94,10 @@ void lay_out_source(const TapGemm& gemm, PreconvertedTiling& tiling) {
   SourceLayout& source = tiling.source;
   source.position_begin = range.begin;
   source.sample_pitch = range.count + reach - shared_zeros(gemm, range, reach);
+  const bool fits_vectors = gemm.out_stride == 1 && gemm.out_length % kVectorPositions == 0;
+  if (fits_vectors && source.sample_pitch >= kLongSample)
+    source.sample_pitch = divide_up(source.sample_pitch, kVectorPositions) * kVectorPositions;
+  tiling.whole_vectors = fits_vectors && (gemm.N == 1 || source.sample_pitch % kVectorPositions == 0);
   source.row_steps = tiling.row_steps;
   tiling.sample_positions = range.count;
   tiling.position_tiles = divide_up((gemm.N - 1) * source.sample_pitch + range.count, tiling.tile_positions);

@@ -43,6 +43,7 @@ struct PreconvertedTiling {
   int tile_positions;             // per block
   bool by_warps;                  // channels end at every eighth column
   bool interleaved;               // a channel's classes are neighbours and fill its row
+  bool whole_vectors;             // 8 positions from a multiple of 8 are neighbours in a row, or none is in a sample
   bool positions_first;           // neighbouring blocks have other positions, else other columns
   std::int64_t sample_positions;  // written positions per sample
   std::int64_t column_tiles, position_tiles, tiles;

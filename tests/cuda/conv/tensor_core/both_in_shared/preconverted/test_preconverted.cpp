@@ -11,6 +11,7 @@
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/mma_sync.hpp"
 #include "cuda/memory/allocator.hpp"
 #include "support/cuda_conv_grid.hpp"
+#include "support/epilogue_operands.hpp"
 #include "support/skip.hpp"
 #include "support/tensor_core_grid.hpp"
 #include "support/tolerance.hpp"
@@ -72,6 +73,15 @@ double check_bits(ConvProblem p, Precision precision, int slices, std::int64_t m
     }
   }
   return norm;
+}
+
+/// The largest difference of two tensors' elements.
+double farthest(const Tensor& a, const Tensor& b) {
+  const Tensor left = a.to(Device::cpu()).to(DType::f64).contiguous(), right = b.to(Device::cpu()).to(DType::f64).contiguous();
+  double most = 0;
+  for (std::int64_t i = 0; i < left.numel(); ++i)
+    most = std::max(most, std::fabs(left.data<double>()[i] - right.data<double>()[i]));
+  return most;
 }
 
 }  // namespace
@@ -221,4 +231,56 @@ TEST_CASE("sums of numbers that have no operand are put right in the columns of 
       CHECK_MESSAGE(same_bits(got, expected), direction, ' ', precision);
     }
   }
+}
+
+TEST_CASE("16-bit rows of whole vectors: bias, LeakyReLU and a residual have the bits of the separate steps") {
+  if (!has_tensor_cores()) SKIP_TEST("no CUDA device of compute capability 9.0");
+  int added = 0;
+  for (const DType dtype : {DType::f16, DType::bf16})
+    for (const ConvProblem& problem : {sized({.N = 3, .C_in = 64, .C_out = 72, .L_in = 1000, .K = 3, .P_l = 1, .P_r = 1}),
+                                       sized({.N = 1, .C_in = 64, .C_out = 264, .L_in = 2056, .K = 1}),
+                                       sized({.N = 9, .C_in = 48, .C_out = 8, .L_in = 88, .K = 7, .P_l = 3, .P_r = 3}),
+                                       sized({.N = 2, .C_in = 64, .C_out = 40, .L_in = 804, .K = 5, .P_l = 2, .P_r = 2})})
+      for (const ConvDirection direction : kGathers)
+        for (std::int64_t misalignment = 0; misalignment < 2; ++misalignment) {
+          const Operands operands(problem, direction, dtype, misalignment);
+          const auto shapes = tensor_core::preconverted_shapes(1);
+          for (std::size_t shape = 0; shape < shapes.size(); ++shape) {
+            CAPTURE(operands.problem);
+            CAPTURE(direction);
+            CAPTURE(misalignment);
+            CAPTURE(shape);
+            const cuda::DeviceProperties& gpu_of = cuda::properties(0);
+            const tensor_core::PreconvertedPlan plan{
+                static_cast<int>(shape), problem.N,
+                tensor_core::make_preconverted_tiling(cuda::make_tap_gemm(operands.problem, direction), shapes[shape], 1,
+                                                      gpu_of.sm_count, gpu_of.shared_bytes_per_block)};
+            const cuda::Buffer packed(static_cast<std::size_t>(tensor_core::preconverted_weight_bytes(plan)), 0);
+            tensor_core::preconverted_pack_weights(operands.problem, direction, Precision::fp32, plan, operands.w.raw(),
+                                                   packed.as<void>(), cuda::current_stream(0));
+            const auto run = [&](const ConvEpilogue& epilogue) {
+              Tensor out = operands.target();
+              tensor_core::preconverted_gather(operands.problem, direction, Precision::fp32, plan, operands.source.raw(), 1,
+                                               operands.w.raw(), packed.as<void>(), operands.bias.raw(), out.raw(),
+                                               pointers_of(epilogue, operands, out), 0, cuda::current_stream(0));
+              return out;
+            };
+            const Tensor plain = run({});
+            const Tensor by_direct = operands.plain(Algorithm::direct, Precision::fp32);
+            CHECK(is_written(plain));
+            CHECK(farthest(plain, by_direct) <= (dtype == DType::f16 ? 0.0625 : 0.5));  // an ulp of the largest
+            ConvEpilogue sum;
+            sum.residual = operands.residual;
+            for (const ConvEpilogue& epilogue :
+                 {ConvEpilogue{Activation::leaky_relu, 0.1}, ConvEpilogue{Activation::leaky_relu, 1.5},
+                  ConvEpilogue{Activation::relu}, ConvEpilogue{Activation::tanh}, sum}) {
+              const Tensor expected = operands.target();
+              gpu().copy(expected, plain);
+              finish_in_place(gpu(), epilogue, expected);
+              CHECK(bytes_of(run(epilogue)) == bytes_of(expected));
+              added += epilogue.residual.defined() ? 1 : 0;
+            }
+          }
+        }
+  CHECK(added > 0);
 }
