@@ -6,6 +6,10 @@
 
 #include "tensor/map_op.hpp"
 
+#ifdef __CUDACC__
+#include "cuda/elementwise/snake_function.cuh"
+#endif
+
 namespace polyphase::cuda {
 
 using MapOps = std::make_index_sequence<static_cast<std::size_t>(MapOp::smooth_l1_grad) + 1>;
@@ -123,9 +127,10 @@ __device__ __forceinline__ float rough_sigmoid(float x) {
   const float z = __expf(-fabsf(x));
   return __fdividef(x < 0.0F ? z : 1.0F, 1.0F + z);
 }
-__device__ __forceinline__ float rough_expm1(float x) {
-  const float series = x * (1.0F + x * (0.5F + x * (1.0F / 6 + x * (1.0F / 24 + x * (1.0F / 120)))));
-  return x > -0.25F ? series : __expf(x) - 1.0F;
+/// p*(exp(x) - 1) for x <= 0.
+__device__ __forceinline__ float rough_expm1(float x, float p) {
+  const float series = x * (p + x * (0.5F * p + x * (1.0F / 6 * p + x * (1.0F / 24 * p))));
+  return x > -0.125F ? series : p * __expf(x) - p;
 }
 /// Half of erfc(|x|/sqrt(2)), mirrored for x > 0: Press et al., "Numerical Recipes in C", 2nd edition, 6.2 (erfcc).
 __device__ __forceinline__ float rough_normal_below(float x) {
@@ -165,7 +170,7 @@ template <MapOp kOp, bool kIs16Bit, class A>
 __device__ __forceinline__ A evaluate_unary(A a, A p, A q) {
   const A zero(0), one(1);
   if constexpr (kIs16Bit && kOp == MapOp::elu)
-    return a > zero ? a : p * rough_expm1(a > zero ? zero : a);
+    return a > zero ? a : rough_expm1(a, p);
   else if constexpr (kIs16Bit && kOp == MapOp::gelu)
     return a * rough_normal_below(a);
   else if constexpr (kIs16Bit && kOp == MapOp::gelu_tanh)
@@ -289,6 +294,8 @@ __device__ __forceinline__ A evaluate(A a, A b, A c, A d, A p, A q) {
     return q * c * smooth_l1_slope(a - b, p);
   else if constexpr (kOp == MapOp::scale_around)
     return (a - b) * c + d;
+  else if constexpr (kOp == MapOp::snake)
+    return SnakeFunction<A, kIs16Bit>(b, c)(a);
   else if constexpr (kOp == MapOp::snake_grad_x)
     return d * (A(1) + b * (sin(b * a + b * a) / c));
   else if constexpr (kOp == MapOp::snake_grad_alpha)
@@ -296,9 +303,9 @@ __device__ __forceinline__ A evaluate(A a, A b, A c, A d, A p, A q) {
   else if constexpr (kOp == MapOp::where)
     return a != A(0) ? b : c;
   else {
-    static_assert(kOp == MapOp::snake || kOp == MapOp::snake_grad_beta);
+    static_assert(kOp == MapOp::snake_grad_beta);
     const A s = sin(b * a);
-    return kOp == MapOp::snake ? a + s * s / c : -d * (s * s) / (c * c);
+    return -d * (s * s) / (c * c);
   }
 }
 

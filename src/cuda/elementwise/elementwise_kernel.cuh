@@ -51,23 +51,6 @@ __device__ __forceinline__ MathOf<T> map_one(MathOf<T> p, MathOf<T> q, const Inp
   return evaluate<kOp, kIsHalf<T>>(input(0), input(1), input(2), input(3), p, q);
 }
 
-/// `values` rounded to T, two 16-bit numbers by one instruction.
-template <class T, int kPack>
-__device__ __forceinline__ Pack<T, kPack> rounded(const MathOf<T> (&values)[kPack]) {
-  Pack<T, kPack> pack;
-#pragma unroll
-  for (int i = 0; i < kPack; i += 2) {
-    if constexpr (std::is_same_v<T, __half>) {
-      *reinterpret_cast<__half2*>(&pack.at[i]) = __floats2half2_rn(values[i], values[i + 1]);
-    } else if constexpr (std::is_same_v<T, __nv_bfloat16>) {
-      *reinterpret_cast<__nv_bfloat162*>(&pack.at[i]) = __floats2bfloat162_rn(values[i], values[i + 1]);
-    } else {
-      pack.at[i] = values[i], pack.at[i + 1] = values[i + 1];
-    }
-  }
-  return pack;
-}
-
 /// Calls at(i, element offset of operand k) for the `n` positions from `flat` on.
 template <int kOperands, int kPack, class At>
 __device__ __forceinline__ void for_strided(const Strided<kOperands>& space, int k, std::int64_t flat, std::int64_t n,

@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "cuda/elementwise/snake_function.cuh"
 #include "cuda/kernel/elements.cuh"
 #include "cuda/kernel/strided.cuh"
 #include "cuda/runtime/runtime.hpp"
@@ -50,12 +51,11 @@ __global__ void __launch_bounds__(kThreads) snake_rows_kernel(const __grid_const
     for (int u = 0; u < kUnroll; ++u) {
       const std::int64_t at = first + u * kThreads;
       if (at >= rows.packs) break;
+      A numbers[kPack];
 #pragma unroll
-      for (int k = 0; k < kPack; ++k) {
-        const A value = convert<A>(values[u].at[k]), sine = sin(alpha[u] * value);
-        values[u].at[k] = convert<T>(value + sine * sine / beta[u]);
-      }
-      y[at] = values[u];
+      for (int k = 0; k < kPack; ++k) numbers[k] = convert<A>(values[u].at[k]);
+      SnakeFunction<A, kIsHalf<T>>(alpha[u], beta[u]).apply(numbers);
+      y[at] = rounded<T>(numbers);
     }
   }
 }

@@ -1,16 +1,18 @@
 // With u = alpha*x, g the result's gradient and both parameters of x's channel:
 //   dx = g*(1 + alpha*sin(2u)/beta)   dalpha = sum of g*x*sin(2u)/beta   dbeta = -sum of g*sin(u)^2/beta^2
-// over samples and positions. Memory bound: 12 bytes per f32 element, 16 with a sum, and one sincos for all three.
+// over samples and positions. Memory bound: 12 bytes per f32 element, 16 with a sum, and the two sines
+// of snake_function.cuh for all three.
 //
-// A block processes a piece of one channel, 16 bytes per load, and adds in f64: one sum per thread and parameter, a tree over
-// the threads. A second launch adds the pieces of each channel in order. Pieces depend on the shape alone.
+// A block processes a piece of one channel, 16 bytes per load, and adds the sums of a load in f64: one sum per thread and
+// parameter, a tree over the threads. A second launch adds the pieces of each channel in order. Pieces depend on the shape
+// alone.
 
 #include "cuda/elementwise/snake_backward.hpp"
 
 #include <algorithm>
 
+#include "cuda/elementwise/snake_function.cuh"
 #include "cuda/kernel/elements.cuh"
-#include "cuda/kernel/quotient.cuh"
 #include "cuda/kernel/strided.cuh"
 #include "cuda/memory/allocator.hpp"
 #include "cuda/runtime/runtime.hpp"
@@ -55,20 +57,16 @@ __device__ __forceinline__ SnakeSums sum_of_threads(SnakeSums sums) {
 __device__ __forceinline__ float rounded_sum(float a, float b) { return __fadd_rn(a, b); }
 __device__ __forceinline__ double rounded_sum(double a, double b) { return __dadd_rn(a, b); }
 
-__device__ __forceinline__ void sine_and_cosine(float u, float* sine, float* cosine) { sincosf(u, sine, cosine); }
-__device__ __forceinline__ void sine_and_cosine(double u, double* sine, double* cosine) { sincos(u, sine, cosine); }
-
 /// Blocks (piece, channel). `in` may be null, and so may `added` and `partial` (C, pieces).
 template <class T, int kPack>
-__global__ void __launch_bounds__(kSnakeThreads, 5)
+__global__ void __launch_bounds__(kSnakeThreads, 4)
     snake_backward_kernel(const __grid_constant__ SnakeLaunch launch, const T* __restrict__ x, const T* __restrict__ alpha,
                           const T* __restrict__ beta, const T* __restrict__ gradient, const T* __restrict__ added,
                           T* __restrict__ in, SnakeSums* __restrict__ partial) {
   using A = MathOf<T>;
   using Packed = Pack<T, kPack>;
   for (std::int64_t channel = blockIdx.y; channel < launch.C; channel += gridDim.y) {
-    const A a = convert<A>(alpha[channel]);
-    const Quotient<A> over_beta(convert<A>(beta[channel]));
+    const SnakeSlope<A, kIsHalf<T>> slope(convert<A>(alpha[channel]), convert<A>(beta[channel]));
     SnakeSums sums;
     const std::int64_t begin = blockIdx.x * launch.piece_packs, end = min(begin + launch.piece_packs, launch.packs);
     for (std::int64_t first = begin + threadIdx.x; first < end; first += kSnakeThreads) {
@@ -77,17 +75,22 @@ __global__ void __launch_bounds__(kSnakeThreads, 5)
       const std::int64_t at = ((n * launch.C + channel) * launch.row + position) * kPack;
       Packed values = *reinterpret_cast<const Packed*>(x + at), g = *reinterpret_cast<const Packed*>(gradient + at);
       const Packed other = added != nullptr ? *reinterpret_cast<const Packed*>(added + at) : values;
+      A numbers[kPack];
+#pragma unroll
+      for (int k = 0; k < kPack; ++k) numbers[k] = convert<A>(values.at[k]);
+      typename SnakeSlope<A, kIsHalf<T>>::Sines sines[kPack];
+      slope.sines(numbers, sines);
+      A of_alpha(0), of_beta(0);
 #pragma unroll
       for (int k = 0; k < kPack; ++k) {
-        const A value = convert<A>(values.at[k]), incoming = convert<A>(g.at[k]);
-        A sine, cosine;
-        sine_and_cosine(a * value, &sine, &cosine);
-        const A twice = A(2) * sine * cosine;
-        sums.alpha += static_cast<double>(incoming * (value * twice));
-        sums.beta += static_cast<double>(incoming * (sine * sine));
-        values.at[k] = convert<T>(incoming * (A(1) + a * over_beta.of(twice)));
+        const A incoming = convert<A>(g.at[k]);
+        of_alpha = fma(incoming, numbers[k] * sines[k].twice, of_alpha);
+        of_beta = fma(incoming, sines[k].square, of_beta);
+        values.at[k] = convert<T>(slope.through(incoming, sines[k].twice));
         if (added != nullptr) values.at[k] = convert<T>(rounded_sum(convert<A>(other.at[k]), convert<A>(values.at[k])));
       }
+      sums.alpha += static_cast<double>(of_alpha);
+      sums.beta += static_cast<double>(of_beta);
       if (in != nullptr) *reinterpret_cast<Packed*>(in + at) = values;
     }
     if (partial == nullptr) continue;

@@ -112,6 +112,28 @@ __device__ __forceinline__ To convert(From value) {
   }
 }
 
+/// `values` rounded to T, two 16-bit numbers by one instruction.
+template <class T, int kPack>
+__device__ __forceinline__ Pack<T, kPack> rounded(const MathOf<T> (&values)[kPack]) {
+  static_assert(kPack % 2 == 0 || kPack == 1);
+  Pack<T, kPack> pack;
+  if constexpr (kPack == 1) {
+    pack.at[0] = convert<T>(values[0]);
+    return pack;
+  }
+#pragma unroll
+  for (int i = 0; i + 1 < kPack; i += 2) {
+    if constexpr (std::is_same_v<T, __half>) {
+      *reinterpret_cast<__half2*>(&pack.at[i]) = __floats2half2_rn(values[i], values[i + 1]);
+    } else if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+      *reinterpret_cast<__nv_bfloat162*>(&pack.at[i]) = __floats2bfloat162_rn(values[i], values[i + 1]);
+    } else {
+      pack.at[i] = values[i], pack.at[i + 1] = values[i + 1];
+    }
+  }
+  return pack;
+}
+
 #endif
 
 }  // namespace polyphase::cuda

@@ -6,6 +6,10 @@
 
 #include "tensor/map_op.hpp"
 
+#ifdef __CUDACC__
+#include "cuda/elementwise/snake_function.cuh"
+#endif
+
 namespace polyphase::cuda {
 
 using polyphase::Activation;
@@ -16,10 +20,9 @@ template <class A>
 __device__ __noinline__ A tanh_once(A value) {
   return tanh(value);
 }
-template <class A>
+template <class A, bool kIs16Bit>
 __device__ __noinline__ A snake_once(A value, A alpha, A beta) {
-  const A s = sin(alpha * value);
-  return value + s * s / beta;
+  return SnakeFunction<A, kIs16Bit>(alpha, beta)(value);
 }
 /// Whether a ReLU or LeakyReLU that gave `result` passes the gradient unchanged. If the result is NaN, ReLU passes it, as in
 /// PyTorch.
@@ -85,8 +88,8 @@ struct Epilogue {
   __device__ __forceinline__ A activate(A value, std::int64_t channel) const {
     const A rounded = static_cast<A>(static_cast<T>(value));
     if (activation != Activation::snake) return apply(rounded);
-    return snake_once(rounded, static_cast<A>(static_cast<const T*>(alpha)[channel]),
-                      static_cast<A>(static_cast<const T*>(beta)[channel]));
+    return snake_once<A, sizeof(T) == 2>(rounded, static_cast<A>(static_cast<const T*>(alpha)[channel]),
+                                         static_cast<A>(static_cast<const T*>(beta)[channel]));
   }
 
   /// `gradient` times the derivative of the activation that gave `result`.
