@@ -4,8 +4,8 @@
 namespace polyphase::cuda::tensor_core {
 namespace {
 
-/// f32 outputs of at least so many bytes are finished in the stores. A separate launch over a smaller output finds it in L2; code
-/// in the stores that no earlier tile has run takes longer (docs/kernels/launches.md).
+/// f32 outputs of at least so many bytes are finished in the stores. A separate launch over a smaller output finds it in L2;
+/// code in the stores that no earlier tile has run takes longer (docs/kernels/launches.md).
 constexpr std::int64_t kLeastBytesWithAux = std::int64_t{24} << 20;
 
 std::optional<double> seconds(const KernelProblem& asked, const DeviceProperties& gpu) {
