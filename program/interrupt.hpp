@@ -9,7 +9,8 @@ namespace polyphase::program {
 
 /// During its lifetime the first SIGINT or SIGTERM only sets a flag; one that comes a second or more later ends the program as
 /// usual. Sooner it is the same request: a terminal and a launcher such as torchrun both pass Ctrl-C on. SIGHUP (a closed
-/// terminal) only sets the flag, any number of times, and does nothing under nohup.
+/// terminal) only sets the flag, any number of times, and does nothing under nohup. After a signal this holds until the program
+/// ends or another guard begins.
 class InterruptGuard {
  public:
   InterruptGuard();
