@@ -300,7 +300,10 @@ part_sanitize() {
       device=(POLYPHASE_TEST_DEVICE=cuda:0)
       if [[ $name = cuda/* ]]; then device=(); fi
       exclude=$left_out
-      if [ $tool = racecheck ]; then exclude=$left_out_of_racecheck; fi
+      case $tool in
+        racecheck) exclude=$left_out_of_racecheck ;;
+        initcheck) exclude=$left_out_of_initcheck ;;
+      esac
       for ((piece = 1; piece <= pieces; ++piece)); do
         port=$((port + 20))
         own_port=()

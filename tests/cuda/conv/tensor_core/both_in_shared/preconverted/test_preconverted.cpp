@@ -235,7 +235,7 @@ TEST_CASE("sums of numbers that have no operand are put right in the columns of 
 
 TEST_CASE("16-bit rows of whole vectors: bias, LeakyReLU and a residual have the bits of the separate steps") {
   if (!has_tensor_cores()) SKIP_TEST("no CUDA device of compute capability 9.0");
-  int added = 0;
+  int added = 0, turn = 0;
   for (const DType dtype : {DType::f16, DType::bf16})
     for (const ConvProblem& problem : {sized({.N = 3, .C_in = 64, .C_out = 72, .L_in = 1000, .K = 3, .P_l = 1, .P_r = 1}),
                                        sized({.N = 1, .C_in = 64, .C_out = 264, .L_in = 2056, .K = 1}),
@@ -246,6 +246,7 @@ TEST_CASE("16-bit rows of whole vectors: bias, LeakyReLU and a residual have the
           const Operands operands(problem, direction, dtype, misalignment);
           const auto shapes = tensor_core::preconverted_shapes(1);
           for (std::size_t shape = 0; shape < shapes.size(); ++shape) {
+            if (is_reduced() && turn++ % 8 != 0) continue;
             CAPTURE(operands.problem);
             CAPTURE(direction);
             CAPTURE(misalignment);
