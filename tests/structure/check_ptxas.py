@@ -27,12 +27,21 @@ ALLOWED = {
     r"phased_stride4_f32_kernel":
         "five reads and writes of registers, for the call that leaves suspects to the wide kernel (wavegan's fp32 forward: 468 us on an H100; no "
         "version without them was timed).",
+    r"rows_kernelI(?:6__half|13__nv_bfloat16)Li[35]E":
+        "two registers that do not change in a tile, for three blocks an SM (1024 channels to 1 in bf16: 35 us on an H100; no version without them "
+        "was timed).",
     r"wide_gather_kernel|wgrad_wide_kernel":
         "128 registers, so that two blocks share a multiprocessor. What is spilled is of a block of outputs, of wgrad also the loader; they run "
         "only where sums are suspect.",
     r"reduce_rows_kernelILNS_8ReduceOpE[34]EffE":
         "max and min of f32: one register, once a row. Three blocks an SM spill nothing and take 3 % less for long rows (48.4 to "
         "46.9 us), but 10 % more for rows of 48 (12.1 to 13.4 us).",
+}
+
+# The same for sm_80 alone.
+ALLOWED_OF_SM80 = {
+    r"advance_kernelI[jtm]Li(?:32|16)E":
+        "the most numbers that a thread holds between reading and writing rows; ptxas keeps all of their addresses too (not timed on a GPU).",
 }
 
 # Functions that a kernel calls after its tiles, and only for suspect sums. Values that live across these calls may be spilled.
@@ -125,7 +134,7 @@ def check_spills(build: Path, objects: list[str], asks_all: bool) -> None:
         for (arch, kernel), times in sorted(spills.items()):
             allowed = [pattern for pattern in ALLOWED if re.search(pattern, kernel)]
             used.update(allowed)
-            if not allowed:
+            if not allowed and not (arch == "sm_80" and any(re.search(pattern, kernel) for pattern in ALLOWED_OF_SM80)):
                 wrong.append(f"spills: {Path(name).name}, {arch}: {plain(kernel)}: {times} reads and writes")
     print(f"{kernels} kernels in {len(objects)} objects, {len(wrong)} spill that may not")
     if asks_all:

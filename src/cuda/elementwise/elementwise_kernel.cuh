@@ -41,8 +41,8 @@ struct MapLaunch {
 /// Elements of a pack, and packs of a thread: enough loads outstanding for the memory, without many registers.
 template <class T, MapOp kOp>
 inline constexpr int kMapPack = (is_long(kOp) && kIsHalf<T> ? 8 : 16) / static_cast<int>(sizeof(T));
-template <MapOp kOp>
-inline constexpr int kMapUnroll = is_long(kOp) ? 1 : 2;
+template <MapOp kOp>  // two packs of the three operands of squared_difference_grad spill
+inline constexpr int kMapUnroll = is_long(kOp) || kOp == MapOp::squared_difference_grad ? 1 : 2;
 inline constexpr int kStridedPack = 4;
 
 /// The function of the elements input(0), input(1), ...; what it gives for others is ignored.

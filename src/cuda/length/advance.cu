@@ -15,8 +15,9 @@
 namespace polyphase::cuda {
 namespace {
 
-constexpr int kHeld = 32;        // numbers per thread at most
-constexpr int kHeldVectors = 8;  // more would not fit in the registers of kMostThreads
+constexpr int kHeldBytes = 128;  // per thread at most: more would not fit in the registers of kMostThreads
+/// The most elements of so many bytes that a thread holds: 32 numbers, 16 of 8 bytes, 8 vectors.
+constexpr int held(std::size_t bytes) { return kHeldBytes / static_cast<int>(std::max<std::size_t>(bytes, 4)); }
 constexpr int kMostThreads = 1024;
 constexpr int kSliceElements = 256;        // a row with fewer elements is not cut
 constexpr std::int64_t kSectorBytes = 32;  // of one position, that a slice reads at least
@@ -64,7 +65,7 @@ __global__ void __launch_bounds__(kMostThreads)
 /// Whether all three can be read and written as vectors of 16 bytes along the last dimension.
 bool is_by_vectors(const Tensor& all, const Tensor& kept, const Tensor& x) {
   const auto bytes = static_cast<std::int64_t>(size_of(all.dtype()));
-  bool is_whole = all.size(3) * bytes % 16 == 0 && all.size(2) * all.size(3) * bytes <= 16 * kHeldVectors * kMostThreads &&
+  bool is_whole = all.size(3) * bytes % 16 == 0 && all.size(2) * all.size(3) * bytes <= 16 * held(16) * kMostThreads &&
                   (x.stride(3) == 1 || x.numel() == 0);
   for (int d = 0; d < 3; ++d) is_whole = is_whole && (x.size(d) < 2 || x.stride(d) * bytes % 16 == 0);
   return is_whole && is_aligned(all.raw(), 16) && is_aligned(kept.raw(), 16) && is_aligned(x.raw(), 16);
@@ -86,7 +87,7 @@ void launch_advance(const Tensor& all, const Tensor& kept, const Tensor& x, std:
   if (pack == 1) launch.strides[3] = x.stride(3);
   const auto count = static_cast<int>(positions * columns);
   const int threads = std::min((count + 31) / 32 * 32, kMostThreads);
-  constexpr int kMost = sizeof(T) == 16 ? kHeldVectors : kHeld;
+  constexpr int kMost = held(sizeof(T));
   auto* kernel = advance_kernel<T, kMost>;
   if (count <= 4 * kMostThreads) kernel = advance_kernel<T, 4>;
   if (count <= kMostThreads) kernel = advance_kernel<T, 1>;
@@ -98,7 +99,8 @@ void launch_advance(const Tensor& all, const Tensor& kept, const Tensor& x, std:
 }  // namespace
 
 bool advance_fits(const Tensor& all) {
-  return all.size(2) * all.size(3) <= kHeld * kMostThreads && all.size(0) * all.size(1) < std::int64_t{1} << 31;
+  return all.size(2) * all.size(3) <= held(size_of(all.dtype())) * kMostThreads && all.size(0) * all.size(1) < std::int64_t{1}
+                                                                                                                   << 31;
 }
 
 void advance(const Tensor& all, const Tensor& kept, const Tensor& x, cudaStream_t stream) {
