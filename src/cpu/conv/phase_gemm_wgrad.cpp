@@ -132,7 +132,8 @@ class Wgrad {
     const std::int64_t rows = p_.C_in;
     parallel_for(rows, worthwhile_grain(static_cast<double>(slices * sums_size() / rows)),
                  [&](std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t row = begin; row < end; ++row) finish_row(row, slices, sums.data());
+                   Scratch<T> taps(p_.K * taps_pitch());
+                   for (std::int64_t row = begin; row < end; ++row) finish_row(row, slices, sums.data(), taps.data());
                  });
   }
 
@@ -148,7 +149,7 @@ class Wgrad {
                    [&](std::int64_t begin, std::int64_t end) {
                      for (std::int64_t i = begin; i < end; ++i) {
                        const std::int64_t group = i / tile_items();
-                       double total[kMostRows * kMostLanes] = {};
+                       double total[kMostRows * kMostLanes];
                        sum_tile(item_of(i % tile_items()), group, block, count, x.data(), y.data(), total);
                        add_to_sums(item_of(i % tile_items()), group, total, sums, block == first);
                      }
@@ -172,11 +173,17 @@ class Wgrad {
                    for (std::int64_t i = begin; i < end; ++i) {
                      const TileItem item = item_of(i);
                      for (std::int64_t k = 0; k < p_.K; ++k) {
-                       double total[kMostRows * kMostLanes] = {};
+                       T* const to = taps.data() + k * kMostLanes;
+                       const std::int64_t pitch = p_.K * kMostLanes;
+                       if (blocks() == 1) {
+                         multiply_tile(item, k, 0, 0, x.data(), y.data(), to, pitch);
+                         continue;
+                       }
+                       double total[kMostRows * kMostLanes];
                        sum_tile(item, k, 0, blocks(), x.data(), y.data(), total);
                        for (std::int64_t m = 0; m < item.panel.rows; ++m)
                          for (std::int64_t j = 0; j < item.lanes; ++j)
-                           taps.data()[(m * p_.K + k) * kMostLanes + j] = static_cast<T>(total[m * item.lanes + j]);
+                           to[m * pitch + j] = static_cast<T>(total[m * item.lanes + j]);
                      }
                      write_taps(item, taps.data());
                    }
@@ -256,17 +263,24 @@ class Wgrad {
 
   [[nodiscard]] static const PackKernels<T>& pack_compute() { return pack_kernels<T>(); }
 
-  /// One register tile of weights of one lane group over the packed blocks from `first` on: total[m*lanes + lane].
+  /// One register tile of weights of one lane group over block `block`, the b-th of the packed ones: to[m*pitch + lane].
+  void multiply_tile(const TileItem& item, std::int64_t group, std::int64_t block, std::int64_t b, const T* x, const T* y,
+                     T* to, std::int64_t pitch) const {
+    const T zero[kMostRows] = {};
+    const std::int64_t which = b * p_.G + item.g;
+    const T* rows = y + layout_.tap_row[static_cast<std::size_t>(group)] * layout_.pitch + item.tile.first;
+    gemm_.micro[item.panel.kind][item.tile.vectors](x + which * x_size() + item.panel_offset, rows + which * y_size(),
+                                                    offset_.data(), valid_positions(block), zero, to, pitch);
+  }
+
+  /// The same, summed over the packed blocks from `first` on: total[m*lanes + lane].
   void sum_tile(const TileItem& item, std::int64_t group, std::int64_t first, std::int64_t count, const T* x, const T* y,
                 double* total) const {
-    const T zero[kMostRows] = {};
     alignas(64) T part[kMostRows * kMostLanes];
-    const T* rows = y + layout_.tap_row[static_cast<std::size_t>(group)] * layout_.pitch + item.tile.first;
     for (std::int64_t b = 0; b < count; ++b) {
-      const std::int64_t which = b * p_.G + item.g;
-      gemm_.micro[item.panel.kind][item.tile.vectors](x + which * x_size() + item.panel_offset, rows + which * y_size(),
-                                                      offset_.data(), valid_positions(first + b), zero, part, item.lanes);
-      for (std::int64_t i = 0; i < item.panel.rows * item.lanes; ++i) total[i] += static_cast<double>(part[i]);
+      multiply_tile(item, group, first + b, b, x, y, part, item.lanes);
+      for (std::int64_t i = 0; i < item.panel.rows * item.lanes; ++i)
+        total[i] = (b == 0 ? 0.0 : total[i]) + static_cast<double>(part[i]);
     }
   }
 
@@ -277,17 +291,21 @@ class Wgrad {
     }
   }
 
-  // Adds the slices in order, rounds once, and restores the order (co, k).
-  void finish_row(std::int64_t row, std::int64_t slices, const double* sums) const {
+  [[nodiscard]] std::int64_t taps_pitch() const { return ceil_div(p_.channels_out_per_group(), kMostLanes) * kMostLanes; }
+
+  // Adds the slices in order, rounds once, and restores the order (co, k). `taps` (K, taps_pitch()) is scratch.
+  void finish_row(std::int64_t row, std::int64_t slices, const double* sums, T* taps) const {
     const std::int64_t channels = p_.channels_out_per_group();
-    for (std::int64_t co = 0; co < channels; ++co) {
-      for (std::int64_t k = 0; k < p_.K; ++k) {
-        const std::int64_t lane = layout_.joint ? k * channels + co : k * sums_pitch_ + co;
-        double sum = 0;
-        for (std::int64_t s = 0; s < slices; ++s) sum += sums[s * sums_size() + row * lane_groups() * sums_pitch_ + lane];
-        w_[(row * channels + co) * p_.K + k] = static_cast<E>(static_cast<T>(sum));
+    for (std::int64_t k = 0; k < p_.K; ++k) {
+      const double* const own = sums + row * lane_groups() * sums_pitch_ + k * (layout_.joint ? channels : sums_pitch_);
+      T* const to = taps + k * taps_pitch();
+      for (std::int64_t co = 0; co < channels; ++co) {
+        double sum = own[co];
+        for (std::int64_t s = 1; s < slices; ++s) sum += own[s * sums_size() + co];
+        to[co] = static_cast<T>(sum);
       }
     }
+    pack_.interleave(taps, taps_pitch(), p_.K, p_.K, channels, channels * p_.K, w_ + row * channels * p_.K);
   }
 
   const ConvProblem& p_;
