@@ -19,9 +19,8 @@ constexpr int kPack = 4;   // elements that are moved together
 constexpr int kPositions = 32 * kEach;
 constexpr int kBefore = 3;  // positions m before a tile's first output, and 3 after its last
 constexpr int kOutputs = kPositions - 2 * kEach;
-constexpr int kLead = 8,
-              kLate = kLead - kBefore -
-                      3;  // a tile's inputs begin kLead before its outputs; position p is of inputs from p + kLate on
+/// A tile's inputs begin kLead before its outputs. Position p is of inputs from p + kLate on.
+constexpr int kLead = 8, kLate = kLead - kBefore - 3;
 constexpr int kSumThreads = 128;
 static_assert(kOutputs + 2 * kBefore + kTaps / 2 <= kPositions && kLate + kEach + kTaps / 2 <= 2 * kEach);
 
@@ -30,7 +29,7 @@ struct Parameter {
   const void* data;
   DType dtype;
 };
-Parameter parameter_of(const Tensor& tensor) { return {tensor.raw(), tensor.dtype()}; }
+inline Parameter parameter_of(const Tensor& tensor) { return {tensor.raw(), tensor.dtype()}; }
 
 template <class A>
 __device__ __forceinline__ A value_at(const Parameter& parameter, std::int64_t i) {
