@@ -22,6 +22,8 @@ namespace polyphase::cuda {
 namespace antialias {
 namespace {
 
+constexpr int kSumThreads = 128;  // of add_shares_kernel
+
 template <class T>
 __global__ void __launch_bounds__(kWarps * 32, sizeof(T) == 8 ? 0 : 7)
     antialiased_snake_kernel(const __grid_constant__ Launch launch, const T* __restrict__ x, T* __restrict__ out) {

@@ -21,7 +21,6 @@ constexpr int kBefore = 3;  // positions m before a tile's first output, and 3 a
 constexpr int kOutputs = kPositions - 2 * kEach;
 /// A tile's inputs begin kLead before its outputs. Position p is of inputs from p + kLate on.
 constexpr int kLead = 8, kLate = kLead - kBefore - 3;
-constexpr int kSumThreads = 128;
 static_assert(kOutputs + 2 * kBefore + kTaps / 2 <= kPositions && kLate + kEach + kTaps / 2 <= 2 * kEach);
 
 /// A small tensor of any floating-point dtype.

@@ -47,13 +47,4 @@ __device__ __forceinline__ void tensor_store(const CUtensorMap* map, int inner, 
                : "memory");
 }
 
-/// Loads four 8 x 8 blocks of 16-bit numbers: this lane gives the address of row lane%8 of block lane/8 and receives, of each
-/// block, columns 2*(lane%4) and the next of row lane/4 (PTX ISA, "ldmatrix").
-__device__ __forceinline__ void load_blocks(std::uint32_t address, std::uint32_t (&out)[4]) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
-               : "r"(address)
-               : "memory");
-}
-
 }  // namespace polyphase::cuda::ptx

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "cuda/conv/tensor_core/wgrad/rows.cuh"
+#include "cuda/ptx/mma.cuh"
 #include "cuda/ptx/opaque.cuh"
 #include "cuda/ptx/shared.cuh"
 #include "cuda/ptx/wgmma_registers.cuh"
@@ -37,7 +38,7 @@ __device__ __forceinline__ WgradRow raw_row(const WgradSide& side, const WgradCl
           numbers_before<T>(classes, channel % side.raw.classes, begin)};
 }
 
-/// The numbers of a consumer thread's fragments: of two rows, or of one for load_blocks. A fragment is 16 positions of the
+/// The numbers of a consumer thread's fragments: of two rows, or of one for load_matrices. A fragment is 16 positions of the
 /// step: kCount of them from kFirst.
 template <class Operand>
 struct WgradRows {
@@ -45,7 +46,7 @@ struct WgradRows {
   static constexpr int kBytes = sizeof(T);
   const unsigned char* raw;  // of a stage
   WgradRow row[2];           // lane / 4 of a block of 8, and of the next
-  WgradRow named;            // the row that this lane addresses for load_blocks
+  WgradRow named;            // the row that this lane addresses for load_matrices
   const WgradSide& side;
   int step, box_bytes;
   bool has_pairs;    // neighbouring numbers in one box; two form a word if the first is even
@@ -123,7 +124,7 @@ struct WgradRows {
 #pragma unroll
       for (int k = 0; k < kCount; ++k) {
         const auto in_row = static_cast<std::uint32_t>((kFirst + k) * 32 + lane / 16 * 16);
-        ptx::load_blocks(from + (in_row ^ named.byte), high[k]);
+        ptx::load_matrices(high[k], from + (in_row ^ named.byte));
         if (hidden > 0) hide(kFirst + k, hidden, high[k]);
       }
     } else {
