@@ -277,10 +277,11 @@ class Wgrad {
   void sum_tile(const TileItem& item, std::int64_t group, std::int64_t first, std::int64_t count, const T* x, const T* y,
                 double* total) const {
     alignas(64) T part[kMostRows * kMostLanes];
+    const std::int64_t size = item.panel.rows * item.lanes;
+    std::fill_n(total, size, 0.0);
     for (std::int64_t b = 0; b < count; ++b) {
       multiply_tile(item, group, first + b, b, x, y, part, item.lanes);
-      for (std::int64_t i = 0; i < item.panel.rows * item.lanes; ++i)
-        total[i] = (b == 0 ? 0.0 : total[i]) + static_cast<double>(part[i]);
+      for (std::int64_t i = 0; i < size; ++i) total[i] += static_cast<double>(part[i]);
     }
   }
 
