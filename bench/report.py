@@ -353,7 +353,7 @@ TABLES = {
     "gpu_elementwise": ("elementwise_h200", lambda data: table(*report_elementwise.rows(suite(data, "elementwise")))),
     "gpu_cold_start": ("h200", gpu_others("cold_start", "s", 1e6)),
     "gpu_data": ("data_independence_h200", gpu_data),
-    "gpu_data_kernels": ("data_independence_h100", gpu_data_kernels),
+    "gpu_data_kernels": ("data_independence_h200", gpu_data_kernels),
     "gpu_goals": ("h200", gpu_goals),
     "gpu_checks": ("h200", checks_table),
 }
