@@ -75,7 +75,23 @@ __device__ __forceinline__ void named_barrier(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
-/// The same without waiting: `threads` counts arriving and waiting threads.
+/// The same, and whether `value` is true in any of these threads.
+__device__ __forceinline__ bool named_barrier_or(int barrier, int threads, bool value) {
+  std::uint32_t any;
+  asm volatile(
+      "{\n"
+      ".reg .pred p, q;\n"
+      "setp.ne.u32 p, %3, 0;\n"
+      "bar.red.or.pred q, %1, %2, p;\n"
+      "selp.u32 %0, 1, 0, q;\n"
+      "}\n"
+      : "=r"(any)
+      : "r"(barrier), "r"(threads), "r"(value ? 1U : 0U)
+      : "memory");
+  return any != 0;
+}
+
+/// named_barrier() without waiting: `threads` counts arriving and waiting threads.
 __device__ __forceinline__ void named_arrive(int barrier, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }

@@ -77,6 +77,7 @@ __device__ __forceinline__ void convert(const typename Operand::Source (&v)[Oper
 struct WeightHeader {
   std::uint32_t largest;  // largest magnitude, as float bits
   std::uint32_t split;    // the worst Split of a weight
+  std::uint32_t small;    // those in vectors of rows that are all Split::small
 };
 inline constexpr int kWeightHeaderBytes = 256;
 

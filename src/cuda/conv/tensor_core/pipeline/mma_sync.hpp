@@ -10,4 +10,8 @@ inline constexpr int kMmaStagesMost = 4;
 /// `sm80` (read once).
 [[nodiscard]] bool uses_mma(int arch);
 
+/// Whether the wide kernel computes suspect sums where the by_tile kernel could (recompute/wide.hpp), for tests: if
+/// POLYPHASE_TENSOR_CORE is `wide`.
+[[nodiscard]] bool uses_wide();
+
 }  // namespace polyphase::cuda::tensor_core

@@ -26,6 +26,7 @@ __global__ void __launch_bounds__(kPackThreads)
   const int exponent = Operand::kScaled ? scale_exponent(weight_header->largest, kWeightTarget) : 0;
   const SplitRange range(exponent);
   Split worst = Split::exact;
+  std::uint32_t small = 0;  // as add_small_weights() counts
   for (std::int64_t i = blockIdx.x * static_cast<std::int64_t>(blockDim.x) + threadIdx.x; i < count;
        i += static_cast<std::int64_t>(gridDim.x) * blockDim.x) {
     std::int64_t rest = i;
@@ -45,14 +46,20 @@ __global__ void __launch_bounds__(kPackThreads)
     const std::int64_t k = a + (is_forward ? gemm.taps - 1 - tap : tap) * gemm.phase_classes;
     const bool exists = column < gemm.columns && plane < gemm.planes && k < problem.K;
     T values[kVector];
+    std::uint32_t small_here = 0;
 #pragma unroll
     for (int c = 0; c < kVector; ++c) {
       const std::int64_t row = row_step * tiling.rows + block * kVector + c;
       const std::int64_t ci = g * in_per_group + (is_forward ? row : column);
       const std::int64_t co = is_forward ? column / gemm.classes : row;
       values[c] = exists && row < gemm.rows ? w[(ci * out_per_group + co) * problem.K + k] : T(0.0F);
-      if constexpr (Operand::kScaled) worst = worse(worst, range.of(values[c]));
+      if constexpr (Operand::kScaled) {
+        const Split split = range.of(values[c]);
+        worst = worse(worst, split);
+        small_here += split == Split::small ? 1 : 0;
+      }
     }
+    small += small_here == kVector ? small_here : 0;
     uint4 parts[Operand::kParts];
     convert<Operand>(values, power_of_two(exponent), parts);
     // i without its parts: they stand between plane and block, or between block and column.
@@ -65,6 +72,7 @@ __global__ void __launch_bounds__(kPackThreads)
     }
   }
   if (Operand::kScaled && worst != Split::exact) atomicMax(&weight_header->split, static_cast<std::uint32_t>(worst));
+  if (small != 0) atomicAdd(&weight_header->small, small);  // integers: the order does not matter
 }
 
 }  // namespace polyphase::cuda::tensor_core

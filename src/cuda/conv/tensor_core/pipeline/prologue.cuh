@@ -96,7 +96,7 @@ template <class Operand>
 class Sampled {
  public:
   /// `zeros` and `marks` are zeros when the kernel has seen the header; without a scale there are no marks.
-  explicit Sampled(const Gather& call, std::span<std::uint32_t> zeros, std::span<std::uint32_t> marks)
+  explicit Sampled(const Gather& call, std::span<std::uint32_t> zeros, const Marks& marks)
       : call_(call),
         header_(Operand::kScaled ? sizeof(OperandHeader) : 0, call.device),
         is_behind_(Operand::kScaled || !zeros.empty()) {

@@ -11,6 +11,8 @@ namespace polyphase::cuda::tensor_core {
 inline constexpr int kWideColumns = 64;     // of a block
 inline constexpr int kWidePositions = 128;  // of a block
 
+inline constexpr std::int64_t kMostListed = 1 << 17, kListedOfBlock = 64;  // outputs; more mark their blocks
+
 /// In global memory: words that are zeros at first, then the list.
 struct WideBlocks {
   struct Words {
@@ -34,7 +36,8 @@ struct WideBlocks {
     const std::int64_t of_begin = position - gemm.position_begin;
     if (n < 0 || column < 0 || of_begin < 0 || of_begin >= gemm.position_count) return;
     words->any = 1;
-    if (!whole_block) {
+    // Most outputs come when the list is full: they would wait for each other at its counter.
+    if (!whole_block && *static_cast<volatile std::uint32_t*>(&words->listed) < list_size) {
       const std::uint32_t place = atomicAdd(&words->listed, 1U);
       if (place < list_size) {
         list[place] = ((n * gemm.G + g) * gemm.columns + column) * gemm.position_count + of_begin;

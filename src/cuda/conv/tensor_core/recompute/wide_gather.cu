@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "cuda/conv/tensor_core/recompute/by_tile/by_tile.hpp"
 #include "cuda/conv/tensor_core/recompute/count.cuh"
-#include "cuda/conv/tensor_core/recompute/exact_sum.cuh"
 #include "cuda/conv/tensor_core/recompute/wide.hpp"
+#include "cuda/conv/tensor_core/recompute/wide_outputs.cuh"
 #include "cuda/conv/tensor_core/recompute/wide_tile.cuh"
 #include "cuda/kernel/dependent_launch.cuh"
 #include "cuda/runtime/runtime.hpp"
@@ -15,7 +16,6 @@ namespace {
 
 static_assert(kWideRows == kWideColumns && kWideWidth == kWidePositions);
 constexpr int kWideBlocksOfMultiprocessor = 2;
-constexpr std::int64_t kMostListed = 1 << 17, kListedOfBlock = 64;  // outputs; more mark their blocks
 // The largest numbers are scaled to these powers of two: sums stay below 2^127, and their smallest parts above 2^-126.
 constexpr int kWideSourceTarget = 50, kWideWeightTarget = 20;
 
@@ -120,75 +120,15 @@ class GatherLoader {
   int row_ = 0, plane_ = 0, window_ = 0;
 };
 
-/// The outputs of a call.
-struct WideOutputs {
-  const TapGemm& gemm;
-  const ExactSource<>& exact;
-  const Epilogue& epilogue;
-  const float* bias;
-  float* out;
-
-  /// Outputs of one column: the row of the tensor that it is in, and where.
-  struct Column {
-    std::int64_t n, g, column, channel, first_t;
-    float* row;
-  };
-  [[nodiscard]] __device__ __forceinline__ Column column_of(std::int64_t n, std::int64_t g, std::int64_t column) const {
-    const std::int64_t channel = column / gemm.classes, a = column - channel * gemm.classes,
-                       row = g * gemm.out_channels + channel;
-    return {n,
-            g,
-            column,
-            row,
-            a * gemm.out_class_step + gemm.out_origin,
-            out + (n * gemm.G * gemm.out_channels + row) * gemm.out_length};
-  }
-  /// Null where there is no output.
-  [[nodiscard]] __device__ __forceinline__ float* at(const Column& of, std::int64_t position) const {
-    const std::int64_t t = gemm.out_stride * position + of.first_t;
-    const bool exists = position < gemm.position_begin + gemm.position_count && t >= 0 && t < gemm.out_length;
-    return exists ? of.row + t : nullptr;
-  }
-  __device__ __forceinline__ void finish(const Column& of, float* to, float sum) const {
-    *to = epilogue.finish<float>(sum + (bias != nullptr ? bias[of.channel] : 0.0F), of.channel, to);
-  }
-
-  /// An output of the list, by a warp with FFMA, unless its block is computed.
-  __device__ __forceinline__ void store_listed(std::int64_t index) const {
-    const std::int64_t of_begin = index % gemm.position_count, of_columns = index / gemm.position_count;
-    const std::int64_t column = of_columns % gemm.columns, row = of_columns / gemm.columns, n = row / gemm.G, g = row % gemm.G;
-    if (exact.wide.marks[exact.wide.block_of(gemm, n, g, column, of_begin)] != 0) return;
-    const std::int64_t position = gemm.position_begin + of_begin;
-    const float sum = exact_sum(gemm, exact, exact.is_forward, n, g, column, position);
-    if (threadIdx.x % 32 != 0) return;
-    const Column of = column_of(n, g, column);
-    float* const to = at(of, position);
-    if (to != nullptr) finish(of, to, sum);
-  }
-
-  /// Stores a warp's sums of one column and 32 positions, lane by lane; infinite ones and NaN are summed again by FFMA. Returns
-  /// how many were not.
-  [[nodiscard]] __device__ __forceinline__ int store(const Column& of, std::int64_t position, float sum) const {
-    constexpr float kLargest = 3.402823466e38F;
-    float* const to = at(of, position);
-    const bool is_unusual = to != nullptr && !(fabsf(sum) <= kLargest);
-    for (unsigned lanes = __ballot_sync(0xffffffffU, is_unusual); lanes != 0; lanes &= lanes - 1) {
-      const int lane = __ffs(static_cast<int>(lanes)) - 1;
-      const float again =
-          exact_sum(gemm, exact, exact.is_forward, of.n, of.g, of.column, __shfl_sync(0xffffffffU, position, lane));
-      if (static_cast<int>(threadIdx.x) % 32 == lane) sum = again;
-    }
-    if (to != nullptr) finish(of, to, sum);
-    return to != nullptr && !is_unusual ? 1 : 0;
-  }
-};
-
 /// The list's outputs. Not inlined, as the next one: they have registers of their own.
 __device__ __noinline__ void store_list(const WideOutputs& outputs) {
   const WideBlocks& wide = outputs.exact.wide;
   const std::uint32_t listed = min(wide.words->listed, wide.list_size), step = gridDim.x * (kWideThreads / 32);
 #pragma unroll 1
-  for (std::uint32_t i = blockIdx.x + threadIdx.x / 32 * gridDim.x; i < listed; i += step) outputs.store_listed(wide.list[i]);
+  for (std::uint32_t i = blockIdx.x + threadIdx.x / 32 * gridDim.x; i < listed; i += step)
+    outputs.store_listed(wide.list[i], [&](std::int64_t n, std::int64_t g, std::int64_t column, std::int64_t of_begin) {
+      return wide.marks[wide.block_of(outputs.gemm, n, g, column, of_begin)] != 0;
+    });
 }
 
 /// The outputs of a block, whose sums are in `tile` and must be multiplied by 2^power. Returns how many this thread stored.
@@ -288,22 +228,41 @@ WideGather::WideGather(const Gather& call)
 
 WideGather::WideGather(const WideCall& call)
     : call_(call),
-      words_(WideMemory(call.gemm, call.exact.problem).words),
-      memory_(WideMemory(call.gemm, call.exact.problem).bytes(), call.device) {
+      by_tile_(call.exact.problem.dtype == DType::f32 ? by_tile_tiling(call) : std::nullopt),
+      words_(by_tile_ ? static_cast<std::size_t>(ByTileMemory(call.gemm, *by_tile_).zeros) / sizeof(std::uint32_t)
+                      : WideMemory(call.gemm, call.exact.problem).words),
+      memory_(by_tile_ ? static_cast<std::size_t>(ByTileMemory(call.gemm, *by_tile_).bytes)
+                       : WideMemory(call.gemm, call.exact.problem).bytes(),
+              call.device) {
   if (words_ == 0) return;
   const WideMemory sizes(call.gemm, call.exact.problem);
-  auto* const words = memory_.as<std::uint32_t>();
-  auto* const head = reinterpret_cast<WideBlocks::Words*>(words);
+  auto* const memory = memory_.as<unsigned char>();
+  auto* const head = reinterpret_cast<WideBlocks::Words*>(memory);
   call_.exact.wide = {head,
                       reinterpret_cast<std::uint8_t*>(head + 1),
-                      reinterpret_cast<std::int64_t*>(words + words_),
+                      reinterpret_cast<std::int64_t*>(memory + 4 * words_),
                       sizes.list_size,
                       sizes.column_blocks,
                       sizes.position_blocks};
+  if (!by_tile_) return;
+  const ByTileMemory at(call.gemm, *by_tile_);
+  call_.exact.wide.marks = memory + at.marks;
+  call_.exact.wide.list = reinterpret_cast<std::int64_t*>(memory + at.list);
+  call_.exact.wide.list_size = at.list_size;
+}
+
+Marks WideGather::marks(const std::uint32_t* small_weights) const {
+  const ConvProblem& problem = call_.exact.problem;
+  const std::int64_t weights = problem.C_in * problem.channels_out_per_group() * problem.K;
+  return {{memory_.as<std::uint32_t>(), words_},
+          by_tile_.has_value(),
+          small_weights,
+          static_cast<std::uint32_t>((weights + 3) / 4)};
 }
 
 void WideGather::launch(const OperandHeader* source, const std::uint32_t* largest_weight) const {
   if (words_ == 0) return;
+  if (by_tile_) return launch_by_tile(call_, *by_tile_, memory_.as<unsigned char>(), source);
   if (call_.precision == Precision::tf32) return launch_wide<2>(call_, source, largest_weight);
   launch_wide<3>(call_, source, largest_weight);
 }

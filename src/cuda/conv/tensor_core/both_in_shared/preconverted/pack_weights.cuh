@@ -105,6 +105,7 @@ __global__ void __launch_bounds__(kPreconvertedPackThreads)
     const std::uint32_t never = __reduce_or_sync(0xffffffffU, suspect_count & kNever);
     const std::uint32_t small = __reduce_add_sync(0xffffffffU, suspect_count & ~kNever);
     if (threadIdx.x % 32 == 0) add_suspect_count(&header->suspect_count, never | small);
+    if (exists) add_small_weights(header, suspect_count);
   }
 }
 

@@ -86,8 +86,7 @@ bool needs_flags(const TapGemm& gemm) {
 /// Converts the source to an operand and writes header and flags.
 template <class Operand>
 void prepare(const TapGemm& gemm, const PreconvertedTiling& tiling, const typename Operand::Source* source,
-             OperandHeader* header, std::uint32_t* flags, std::span<std::uint32_t> marks, unsigned char* operand,
-             cudaStream_t stream) {
+             OperandHeader* header, std::uint32_t* flags, const Marks& marks, unsigned char* operand, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(source_blocks(gemm, tiling.source));
   const std::int64_t flag_count = gemm.G * tiling.source.flags;
   if constexpr (Operand::kScaled) {
@@ -128,7 +127,7 @@ void gather_as(const ConvProblem& problem, ConvDirection direction, const Precon
                                  epilogue,
                                  device,
                                  stream});
-  prepare<Operand>(gemm, tiling, from, header, flags, wide.marks(), workspace + at.operand, stream);
+  prepare<Operand>(gemm, tiling, from, header, flags, wide.marks(&weights->small), workspace + at.operand, stream);
   const FlaggedSource<T> exact{{problem, is_forward, from, static_cast<const T*>(w), wide.exact().wide},
                                needs_flags<Operand>(gemm) ? flags : nullptr,
                                header};

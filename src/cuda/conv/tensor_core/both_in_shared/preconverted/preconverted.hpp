@@ -12,8 +12,8 @@
 #include "conv/problem.hpp"
 #include "cuda/conv/epilogue/epilogue.cuh"
 #include "cuda/conv/packed_weights.hpp"
-#include "cuda/conv/tensor_core/both_in_shared/preconverted/tiling.hpp"
 #include "cuda/conv/tensor_core/pipeline/launch.hpp"
+#include "cuda/conv/tensor_core/pipeline/preconverted/tiling.hpp"
 #include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda::tensor_core {

@@ -189,6 +189,7 @@ __device__ __forceinline__ void consume_stationary(const TapGemm& gemm, const St
   // A derivative is loaded; a residual in addition is read afterwards. Operands of one part have no registers for that.
   const bool has_both = kAux && Operand::kParts == 2 && epilogue.has_both();
   ptx::mbarrier_wait(layout.weights_full, 0);
+  if (Operand::kScaled && is_mixed(header)) return;
   Ring ring;
   // Without ordering, pairs that share the tensor cores end up in step and store at the same time. So each pair waits to begin
   // a tile until the other has reached turn_step of its own.

@@ -39,7 +39,7 @@ void launch_stationary(const Gather& call) {
       stationary_tiling_of<Operand>(call.gemm, alignment_of(call.source, call.out), properties(call.device));
   const auto packed = cached_weights<Operand>(call, tiling, kStationaryColumns);
   const WideGather wide(call);
-  const Sampled<Operand> sampled(call, {}, wide.marks());
+  const Sampled<Operand> sampled(call, {}, wide.marks(&packed->template as<WeightHeader>()->small));
   sampled.launch(stationary_kernel_of<Operand, kAux>(tiling), tiling.grid, kStationaryThreads, tiling.shared_bytes, call.gemm,
                  tiling, call.epilogue, static_cast<const T*>(call.source), packed->template as<unsigned char>(),
                  static_cast<const T*>(call.bias), static_cast<T*>(call.out), sampled.header(), wide.exact());

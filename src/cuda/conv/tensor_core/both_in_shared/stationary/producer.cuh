@@ -11,6 +11,7 @@
 #include "cuda/conv/tensor_core/both_in_shared/stationary/layout.cuh"
 #include "cuda/conv/tensor_core/operand/convert_rows.cuh"
 #include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
+#include "cuda/conv/tensor_core/pipeline/mixed_exit.cuh"
 #include "cuda/conv/tensor_core/pipeline/ring.cuh"
 #include "cuda/conv/tensor_core/pipeline/static_scheduler.cuh"
 #include "cuda/conv/tensor_core/recompute/recompute.cuh"
@@ -312,7 +313,10 @@ __device__ __forceinline__ void produce_stationary(const TapGemm& gemm, const St
   };
   // With enough stages, one stays free, so that no warp waits for the slowest of the others.
   for (int i = tiling.raw_stages > 3 ? 2 : 1; i < tiling.raw_stages; ++i) fetch();
-  if constexpr (Operand::kScaled) wait_for_grid_before();
+  if constexpr (Operand::kScaled) {
+    wait_for_grid_before();
+    if (is_mixed(header)) return wait_for_copies(ahead_ring.stage, [&](int stage) { return layout.raw_full(stage); });
+  }
   const int exponent = Operand::kScaled ? source_exponent(header) : 0;
   Converter<Operand, kPaired> converter{tiling, power_of_two(exponent), 2 * SplitRange(exponent).least - 1, lane / 4 % 2,
                                         gemm.source_slope};

@@ -178,6 +178,7 @@ __device__ __forceinline__ void consume_phased2(const TapGemm& gemm, const Phase
   const std::uint32_t weight_suspect_count = weight_header->suspect_count;
   const std::uint64_t weights = ptx::operand_descriptor(layout.weights, kChannels * 16);
   ptx::mbarrier_wait(layout.weights_full(), 0);
+  if (Operand::kScaled && is_mixed(source_header)) return;
   Ring at;
 #pragma unroll 1
   for (Phased2Walk walk(tiling, group); walk.more(tiling); walk.advance()) {
@@ -267,7 +268,8 @@ __global__ void __launch_bounds__(kPhased2Threads, 1)
           reinterpret_cast<const unsigned char*>(weight_header + 1) + static_cast<std::int64_t>(walk.weight_tile) * total;
       copy_weights(from, total, layout.weights, layout.weights_full());
     }
-    copy_phased2(gemm, tiling, layout, source, consumer, warp % 2 * 32 + lane);
+    copy_phased2(gemm, tiling, layout, source, MixedExit(Operand::kScaled ? source_header : nullptr), consumer,
+                 warp % 2 * 32 + lane);
     return;
   }
   ptx::registers_up<232>();
@@ -309,6 +311,7 @@ __global__ void __launch_bounds__(kLargestThreads)
   const std::uint32_t suspect_count = make_operand<Operand>(values, power_of_two(exponent), SplitRange(exponent), parts);
   packed[index] = parts[0];
   if (suspect_count != 0) add_suspect_count(&header->suspect_count, suspect_count);
+  if constexpr (Operand::kScaled) add_small_weights(header, suspect_count);
 }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -45,7 +45,7 @@ void launch(const Gather& call, const Phased2Tiling& tiling) {
   const auto* weights = packed->template as<OperandHeader>();
   const auto* source = static_cast<const T*>(call.source);
   const WideGather wide(call);
-  const Sampled<Operand> sampled(call, {}, wide.marks());
+  const Sampled<Operand> sampled(call, {}, wide.marks(&weights->small));
   ExactSource<T> exact = exact_source<T>(call);
   exact.wide = wide.exact().wide;
   sampled.launch(phased_stride2_kernel<Operand, kChannels>, tiling.grid, kPhased2Threads, tiling.shared_bytes, gemm, tiling,

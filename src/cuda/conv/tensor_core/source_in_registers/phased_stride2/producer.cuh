@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
+#include "cuda/conv/tensor_core/pipeline/mixed_exit.cuh"
 #include "cuda/conv/tensor_core/pipeline/ring.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride2/tiling.hpp"
 #include "cuda/ptx/async_copy.cuh"
@@ -64,7 +65,8 @@ struct Phased2Walk {
 /// Copies all steps of all tiles of a consumer, with zeros outside the rows.
 template <class T>
 __device__ __forceinline__ void copy_phased2(const TapGemm& gemm, const Phased2Tiling& tiling, const Phased2Layout& layout,
-                                             const T* __restrict__ source, int group, int thread) {
+                                             const T* __restrict__ source, MixedExit mixed, int group, int thread) {
+  const auto full_of = [&](int stage) { return layout.full(stage); };
   constexpr int kBytes = static_cast<int>(sizeof(T)), kVectors = phased2_vectors(kBytes);
   constexpr int kItems = kPhased2Rows * kVectors / kPhased2Copiers;
   static_assert(kPhased2Rows * kVectors % kPhased2Copiers == 0, "each thread copies as many vectors as the others");
@@ -79,6 +81,7 @@ __device__ __forceinline__ void copy_phased2(const TapGemm& gemm, const Phased2T
     const bool inside = first >= 0 && first + kVectors * 16 / kBytes <= gemm.source_length;
     for (int step = 0; step < tiling.count; ++step, rows -= kPhased2Rows, from += kPhased2Rows * row_bytes) {
       const std::uint32_t to = layout.ring + static_cast<std::uint32_t>(ring.stage * tiling.stage_bytes);
+      if (mixed.is_before(ring, tiling.stages, full_of)) return;
       ptx::mbarrier_wait(layout.empty(ring.stage), ring.parity ^ 1);
 #pragma unroll 3
       for (int i = 0; i < kItems; ++i) {
@@ -92,6 +95,7 @@ __device__ __forceinline__ void copy_phased2(const TapGemm& gemm, const Phased2T
       ring.advance(tiling.stages);
     }
   }
+  mixed.end(ring, full_of);
 }
 
 /// The elements of a thread's positions in 16 rows in the format of wgmma, as pairs of rows. A row's element 0 is an odd one.

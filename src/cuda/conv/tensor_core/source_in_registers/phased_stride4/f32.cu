@@ -27,7 +27,7 @@ void phased_stride4_gather_f32(const Gather& call, const Phased4Tiling& tiling) 
       unit_weight_key(problem, tiling), sizeof(OperandHeader) + static_cast<std::size_t>(tiling.packed_bytes), call.device,
       call.stream, [problem, tiling](const void* w, void* to, cudaStream_t on) { pack(problem, tiling, w, to, on); });
   const WideGather wide(call);
-  const Sampled<SplitF16> source(call, {}, wide.marks());
+  const Sampled<SplitF16> source(call, {}, wide.marks(&packed->template as<OperandHeader>()->small));
   constexpr int kPattern = 1;  // the only one that steps have
   const FlaggedSource<float> exact{wide.exact(), nullptr, source.header()};
   source.launch(phased_stride4_f32_kernel<4, kPattern>, tiling.grid, kPhased4F32Threads,

@@ -201,14 +201,20 @@ __global__ void __launch_bounds__(kPhased4F32Threads, 1)
     // The copies need no scale: their data was ready before the sampling's launch let this kernel begin.
     if (warp > 0) {
       wait_for_grid_before();
+      if (is_mixed(exact.header)) {
+        for (int stage = 0; stage < tiling.stages; ++stage) ptx::mbarrier_arrive(layout.full(stage));
+        return;
+      }
       f32_unit_sources<kPattern>(tiling, layout, raw + (base - ptx::shared_address(raw)), source_exponent(exact.header),
                                  (warp - 1) * 32 + lane);
     } else if (lane == 0) {
-      copy_f32_units<kPattern>(gemm, tiling, layout, &map, reinterpret_cast<const unsigned char*>(weight_header + 1));
+      copy_f32_units<kPattern>(gemm, tiling, layout, &map, reinterpret_cast<const unsigned char*>(weight_header + 1),
+                               exact.header);
     }
   } else {
     ptx::registers_up<216>();
     wait_for_grid_before();
+    if (is_mixed(exact.header)) return;
     consume_f32_units<kStride, kPattern>(gemm, tiling, epilogue, layout, raw + (base - ptx::shared_address(raw)), exact, bias,
                                          out, weight_header, group, warp, lane);
   }
@@ -231,6 +237,7 @@ static __global__ void __launch_bounds__(kLargestThreads)
   to[0] = parts[0];
   to[2 * piece.columns] = parts[1];
   if (suspect_count != 0) add_suspect_count(&header->suspect_count, suspect_count);
+  add_small_weights(header, suspect_count);
 }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -9,6 +9,7 @@
 #include "cuda/conv/tap_gemm.hpp"
 #include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
 #include "cuda/conv/tensor_core/operand/traits.cuh"
+#include "cuda/conv/tensor_core/pipeline/mixed_exit.cuh"
 #include "cuda/conv/tensor_core/pipeline/ring.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride4/chunks.cuh"
 #include "cuda/conv/tensor_core/source_in_registers/phased_stride4/tiling.hpp"
@@ -77,9 +78,19 @@ struct Phased4F32Layout {
 template <int kPattern>
 __device__ __forceinline__ void copy_f32_units(const TapGemm& gemm, const Phased4Tiling& tiling,
                                                const Phased4F32Layout<kPattern>& layout, const CUtensorMap* map,
-                                               const unsigned char* packed) {
+                                               const unsigned char* packed, const OperandHeader* header) {
   using Layout = Phased4F32Layout<kPattern>;
   Ring ring, raw;
+  bool has_asked = false;
+  // Whether the copier ends here (MixedExit); all it has copied has arrived then.
+  const auto is_over = [&](int raws, int stages) {
+    has_asked = true;
+    wait_for_grid_before();
+    if (!is_mixed_of_thread(header)) return false;
+    wait_for_copies(raws, [&](int stage) { return layout.raw_full(stage); });
+    wait_for_copies(stages, [&](int stage) { return layout.full(stage); });  // the converters arrive too
+    return true;
+  };
   for (Phased4Walk walk; walk.more(tiling); walk.advance()) {
     const Phased4Place place = walk.place(tiling);
     const int element = static_cast<int>(place.unit) + tiling.first;
@@ -87,6 +98,9 @@ __device__ __forceinline__ void copy_f32_units(const TapGemm& gemm, const Phased
     const unsigned char* weights =
         packed + static_cast<std::int64_t>(place.column_tile) * tiling.count * static_cast<std::int64_t>(Layout::kWeightBytes);
     for (int step = 0; step < tiling.count; ++step) {
+      if (!has_asked && (raw.parity | ring.parity) != 0 &&
+          is_over(raw.parity != 0 ? kPhased4F32Raws : raw.stage, ring.parity != 0 ? tiling.stages : ring.stage))
+        return;
       ptx::mbarrier_wait(layout.raw_empty(raw.stage), raw.parity ^ 1);
       ptx::mbarrier_arrive_expect(layout.raw_full(raw.stage), Layout::kRawBytes);
       ptx::tensor_copy(layout.raw(raw.stage), map, element, row, 0, layout.raw_full(raw.stage));
@@ -100,6 +114,7 @@ __device__ __forceinline__ void copy_f32_units(const TapGemm& gemm, const Phased
       ring.advance(tiling.stages);
     }
   }
+  if (!has_asked) (void)is_over(raw.stage, ring.stage);
 }
 
 /// The place of rows q of element `e` among the high halves of 16 rows, and among the low ones. Elements 2*i - 1 and 2*i take

@@ -25,7 +25,8 @@ void launch_stride1(Stride1Kernel<Mode, kN>, const Gather& call, const Stride1Ti
                      call.device);
   auto* const dynamic = order.as<std::uint32_t>();
   const WideGather wide(call);
-  const Sampled<Operand> sampled(call, {dynamic, static_cast<std::size_t>(counters)}, wide.marks());
+  const Sampled<Operand> sampled(call, {dynamic, static_cast<std::size_t>(counters)},
+                                 wide.marks(&packed->template as<WeightHeader>()->small));
   const auto* source = static_cast<const T*>(call.source);
   sampled.launch(stride1_kernel<Mode, kN>, tiling.grid, kStride1Threads, tiling.shared_bytes, call.gemm, tiling,
                  make_stride1_maps(call.gemm, tiling, source, sizeof(T)),

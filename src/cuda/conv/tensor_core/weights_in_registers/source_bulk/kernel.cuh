@@ -223,6 +223,7 @@ __device__ __forceinline__ void consume_bulk(const TapGemm& gemm, const BulkTili
   float blanks[2] = {offsets[0], offsets[1]};
   if (is_active) activate_all<T>(activation, blanks);
   if constexpr (Operand::kScaled) wait_for_grid_before();
+  if (Operand::kScaled && is_mixed(header)) return;
   const int exponent = Operand::kScaled ? -source_exponent(header) - scale_exponent(weight_header->largest, kWeightTarget) : 0;
   // Exponents outside the range of float are applied in two steps.
   const float first_factor = power_of_two(exponent < -126 || exponent > 127 ? exponent / 2 : 0);
@@ -360,7 +361,7 @@ __global__ void __launch_bounds__(kBulkThreads, 1)
   }
   if (group == 3) {
     ptx::registers_down<32>();
-    copy_bulk<T>(gemm, tiling, layout, source, tiles, order, warp, lane);
+    copy_bulk<T>(gemm, tiling, layout, source, tiles, order, MixedExit(Operand::kScaled ? header : nullptr), warp, lane);
     return;
   }
   ptx::registers_up<200>();

@@ -42,7 +42,7 @@ void launch_source_bulk(const Gather& call) {
   const auto packed = cached_weights<Operand>(call, tiling, tiling.columns);
   const DynamicMemory<Operand> order(tiling, tiling.is_dynamic, call);
   const WideGather wide(call);
-  const Sampled<Operand> sampled(call, order.counters(), wide.marks());
+  const Sampled<Operand> sampled(call, order.counters(), wide.marks(&packed->template as<WeightHeader>()->small));
   sampled.launch(source_bulk_kernel_of<Operand, kAux>(tiling), tiling.grid, kBulkThreads, tiling.shared_bytes, call.gemm,
                  tiling, static_cast<const T*>(call.source), packed->template as<unsigned char>(),
                  static_cast<const T*>(call.bias), call.epilogue, static_cast<T*>(call.out), sampled.header(), wide.exact(),

@@ -6,6 +6,7 @@
 
 #include "cuda/conv/tensor_core/operand/convert_rows.cuh"
 #include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
+#include "cuda/conv/tensor_core/pipeline/mixed_exit.cuh"
 #include "cuda/conv/tensor_core/pipeline/static_scheduler.cuh"
 #include "cuda/conv/tensor_core/recompute/recompute.cuh"
 #include "cuda/conv/tensor_core/weights_in_registers/source_bulk/layout.cuh"
@@ -59,7 +60,8 @@ struct BulkScheduler {
 template <class T>
 __device__ __forceinline__ void copy_bulk(const TapGemm& gemm, const BulkTiling& tiling, const BulkLayout& layout,
                                           const T* __restrict__ source, const BulkTiles& tiles, const DynamicOrder& order,
-                                          int warp, int lane) {
+                                          MixedExit mixed, int warp, int lane) {
+  const auto full_of = [&](int stage) { return layout.raw_full(stage); };
   constexpr auto kGrain = static_cast<std::uintptr_t>(15);
   const int own = warp * (kBulkRows / 4) + lane;
   const std::uintptr_t further = static_cast<std::uintptr_t>(kBulkRows * tiling.tile.length) * sizeof(T);
@@ -69,6 +71,7 @@ __device__ __forceinline__ void copy_bulk(const TapGemm& gemm, const BulkTiling&
   BulkScheduler draw(tiling, walk, tiles, order);
   for (;; walk.advance()) {
     if (tiling.is_dynamic) {
+      if (mixed.is_before(ring, tiling.raw_stages, full_of)) return;
       ptx::mbarrier_wait(layout.raw_empty(ring.stage), ring.parity ^ 1);
       draw.advance(ring.stage, walk, warp == 0 && lane == 0);
     }
@@ -83,6 +86,7 @@ __device__ __forceinline__ void copy_bulk(const TapGemm& gemm, const BulkTiling&
     for (; rows > 0; rows -= kBulkRows, start += further) {
       const std::uint32_t here = from < to && lane < kBulkRows / 4 && own < rows ? bytes : 0;
       const std::uint32_t total = __reduce_add_sync(0xffffffffU, here), barrier = layout.raw_full(ring.stage);
+      if (mixed.is_before(ring, tiling.raw_stages, full_of)) return;
       ptx::mbarrier_wait(layout.raw_empty(ring.stage), ring.parity ^ 1);
       if (lane == 0) ptx::mbarrier_arrive_expect(barrier, total);
       __syncwarp();
@@ -93,6 +97,7 @@ __device__ __forceinline__ void copy_bulk(const TapGemm& gemm, const BulkTiling&
     }
   }
   if (tiling.is_dynamic && lane == 0) ptx::mbarrier_arrive(layout.raw_full(ring.stage));  // signals that there is none
+  mixed.end(ring, full_of);
 }
 
 /// Converts tiles: a thread has a position of every plane and every eight rows, and some positions of the halo.
@@ -190,6 +195,7 @@ __device__ __forceinline__ void convert_bulk(const TapGemm& gemm, const BulkTili
                                              const typename Operand::Source* __restrict__ source, const OperandHeader* header,
                                              std::uint32_t* suspect_count, const BulkTiles& tiles, int thread) {
   using Converter = BulkConverter<Operand>;
+  if (Operand::kScaled && is_mixed(header)) return;
   const int exponent = Operand::kScaled ? source_exponent(header) : 0;
   Converter converter{tiling, power_of_two(exponent), 2 * SplitRange(exponent).least - 1};
   const int span = span_of(tiling.tile), chunk_bytes = 2 * tiling.tile.window * 16;

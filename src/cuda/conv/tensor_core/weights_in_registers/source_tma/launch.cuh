@@ -26,7 +26,7 @@ void launch_source_tma(const Gather& call, const TmaTiling& tiling) {
   }
   const DynamicMemory<Operand> order(tiling, tiling.is_dynamic, call);
   const WideGather wide(call);
-  const Sampled<Operand> sampled(call, order.counters(), wide.marks());
+  const Sampled<Operand> sampled(call, order.counters(), wide.marks(&packed->template as<WeightHeader>()->small));
   sampled.launch(source_tma_kernel<Mode>, tiling.grid, kTmaThreads, tiling.shared_bytes, call.gemm, tiling, maps, aux,
                  packed->template as<unsigned char>(), static_cast<const float*>(call.bias), static_cast<float*>(call.out),
                  sampled.header(), wide.exact(), call.epilogue, DynamicOrder{order.words()});

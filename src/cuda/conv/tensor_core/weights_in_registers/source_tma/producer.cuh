@@ -288,12 +288,18 @@ __device__ __forceinline__ void convert_tma(const TapGemm& gemm, const TmaTiling
   const bool is_dynamic = kPlain && tiling.is_dynamic;
   const int warp = __shfl_sync(0xffffffffU, thread / 32, 0), lane = thread % 32;
   TmaCopier<kPlain> copier(gemm, tiling, walk, tiles, order);
+  int copied = pipeline;  // the stage after the last that is copied ahead
   for (int stage = pipeline; stage < tiling.raw_stages; stage += kPairs) {
+    if (copier.walk.more()) copied = stage + kPairs;
     if (thread == 0) copier.copy(gemm, tiling, maps, layout, stage);
     copier.advance(tiling);
   }
   __syncwarp();
   wait_for_grid_before();
+  if (is_mixed(header)) {
+    for (int stage = pipeline; stage < copied; stage += kPairs) ptx::mbarrier_wait(layout.raw_full(stage), 0);
+    return;
+  }
   if (is_dynamic && thread == 0) copier.begin_to_draw(tiling, tiling.raw_stages / kPairs);
   const int exponent = source_exponent(header);
   const std::uint32_t least = 2 * SplitRange(exponent).least - 1;

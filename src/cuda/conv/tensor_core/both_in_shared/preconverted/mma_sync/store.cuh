@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "cuda/conv/tensor_core/both_in_shared/preconverted/store.cuh"
+#include "cuda/conv/tensor_core/pipeline/preconverted/store.cuh"
 #include "cuda/conv/tensor_core/pipeline/scaled_finish.cuh"
 
 namespace polyphase::cuda::tensor_core {

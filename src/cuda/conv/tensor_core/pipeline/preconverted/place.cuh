@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "cuda/conv/tensor_core/both_in_shared/preconverted/tiling.hpp"
+#include "cuda/conv/tensor_core/pipeline/preconverted/tiling.hpp"
 
 namespace polyphase::cuda::tensor_core {
 

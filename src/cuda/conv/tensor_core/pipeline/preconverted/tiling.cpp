@@ -1,4 +1,4 @@
-#include "cuda/conv/tensor_core/both_in_shared/preconverted/tiling.hpp"
+#include "cuda/conv/tensor_core/pipeline/preconverted/tiling.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,0 +1,15 @@
+#pragma once
+// tf32: f32 with ten bits of mantissa, in a float whose other bits are zero (PTX ISA, "cvt").
+
+#include <cstdint>
+
+namespace polyphase::cuda::ptx {
+
+/// The nearest tf32, ties away from zero. Inf and NaN stay.
+__device__ __forceinline__ float to_tf32(float value) {
+  std::uint32_t bits;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
+  return __uint_as_float(bits);
+}
+
+}  // namespace polyphase::cuda::ptx
