@@ -18,6 +18,8 @@ struct WideBlocks {
   struct Words {
     std::uint32_t any;     ///< not 0 where something is left
     std::uint32_t listed;  ///< outputs that asked for a place in the list
+    std::uint32_t marked;  ///< not 0 where a block is marked
+    std::uint32_t unused;
   };
   Words* words = nullptr;
   std::uint8_t* marks = nullptr;  ///< a byte for each block: position blocks the fastest, then column blocks, groups, samples
@@ -44,6 +46,7 @@ struct WideBlocks {
         return;
       }
     }
+    words->marked = 1;
     marks[block_of(gemm, n, g, column, of_begin)] = 1;
   }
 #endif

@@ -183,11 +183,12 @@ __global__ void __launch_bounds__(kPreconvertedThreads, 1)
                    const __grid_constant__ ExactSource<> exact, const __grid_constant__ Epilogue epilogue, const float* bias,
                    float* out, const OperandHeader* source, const __grid_constant__ ByTileArrays arrays) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  __shared__ __align__(16) ByTileShared shared;
   wait_for_grid_before();
   const bool all = is_mixed(source);
   if (!all && exact.wide.words->any == 0) return;
+  const bool has_units = all || exact.wide.words->marked != 0;
   extern __shared__ __align__(16) unsigned char raw[];
-  __shared__ __align__(16) ByTileShared shared;
   const std::uint32_t base = (ptx::shared_address(raw) + 127) & ~127U;
   constexpr int kStaging = 4 * preconverted_staging_of_warp(kPreconvertedStagedBytes);  // per warpgroup
   const PreconvertedLayout layout(base, tiling.steps, kStaging);
@@ -202,7 +203,7 @@ __global__ void __launch_bounds__(kPreconvertedThreads, 1)
   const ByTileCall call{gemm, tiling, exact, arrays, shared, all};
   if (threadIdx.x >= kPreconvertedConsumers) {
     ptx::registers_down<40>();
-    if (threadIdx.x >= kPreconvertedConsumers + 32) return;
+    if (threadIdx.x >= kPreconvertedConsumers + 32 || !has_units) return;
     ptx::named_barrier(kPreparedBarrier, kByTileConsumers + 32);
     if (threadIdx.x == kPreconvertedConsumers) produce_by_tile<kParts, kAlongPositions>(call, layout);
     return;
@@ -210,6 +211,7 @@ __global__ void __launch_bounds__(kPreconvertedThreads, 1)
   ptx::registers_up<232>();
   const int group = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 128, 0);
   store_list({gemm, exact, epilogue, bias, out}, call);
+  if (!has_units) return;
   prepare_by_tile<kParts>(call);
   ptx::named_barrier(kPreparedBarrier, kByTileConsumers + 32);
   consume_by_tile<kParts, kAlongPositions>(call, layout, epilogue, bias, out,
