@@ -208,8 +208,8 @@ int time_and_tell(int repeat, const std::string& json_path) {
 int main(int argc, char** argv) {
   std::string json_path;
   int repeat = 15;
-  const auto describe = [&](CLI::App& app, program::Action& action) {
-    app.add_option("--repeat", repeat, "timed runs")->check(program::above_zero());
+  const auto describe = [&](program::Arguments& app, program::Action& action) {
+    app.add_option("--repeat", repeat, "timed runs").above_zero();
     app.add_option("--json", json_path, "file for the records");
     action = [&] { return time_and_tell(repeat, json_path); };
   };

@@ -41,8 +41,8 @@ int first_result(const std::string& device_name, std::chrono::steady_clock::time
 int main(int argc, char** argv) {
   const auto start = std::chrono::steady_clock::now();
   std::string device = "cuda:0";
-  const auto describe = [&](CLI::App& app, pp::program::Action& action) {
-    app.add_option("device", device, "cpu, cuda or cuda:1")->capture_default_str();
+  const auto describe = [&](pp::program::Arguments& app, pp::program::Action& action) {
+    app.add_option("device", device, "cpu, cuda or cuda:1").shows_default();
     action = [&] { return first_result(device, start); };
   };
   return pp::program::run_main(argc, argv, "cold_start", "Times a process from its start to its first result.", describe);

@@ -19,17 +19,17 @@ void check(const Options& options) {
                    "--shapes: no shape of shapes.hpp is called '", name, "'");
 }
 
-void add_options(CLI::App& app, Options& options) {
+void add_options(program::Arguments& app, Options& options) {
   app.add_option("--shapes", options.shapes,
                  "names in shapes.hpp, \"blocks\" for its residual blocks, \"rest\" for all others that are not named; in this "
                  "order; default: all except the blocks")
-      ->delimiter(',');
+      .separated_by(',');
   app.add_option("--directions", options.directions, "forward, dgrad, wgrad, step; forward of every shape comes first")
-      ->delimiter(',');
-  app.add_option("--precisions", options.precisions, "ieee, fp32, tf32, bf16, f16, f64; in this order")->delimiter(',');
+      .separated_by(',');
+  app.add_option("--precisions", options.precisions, "ieee, fp32, tf32, bf16, f16, f64; in this order").separated_by(',');
   app.add_option("--algorithms", options.algorithms,
                  "direct, depthwise, gemm, automatic; default: all that can compute the problem")
-      ->delimiter(',');
+      .separated_by(',');
   app.add_flag("--no-peers", options.no_peers, "leave cuDNN out");
   app.add_flag("--forms", options.forms,
                "also every tensor-core kernel and every tile of the direct ones, to check the choice among them");
@@ -37,7 +37,7 @@ void add_options(CLI::App& app, Options& options) {
                "also 300 launches in a row of the chosen algorithm, at most one second, after everything else");
   app.add_option("--time-budget", options.time_budget,
                  "seconds after which no new case begins; --sustained takes a tenth of them")
-      ->check(program::above_zero());
+      .above_zero();
   app.add_flag("--progress", options.progress,
                "a line for each case on standard error: its seconds by purpose; always on a terminal");
   app.add_option("--json", options.json, "file for the records");

@@ -3,10 +3,10 @@
 
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
+#include "program/arguments.hpp"
 #include "shapes.hpp"
 
 namespace polyphase::bench {
@@ -20,7 +20,7 @@ struct Options {
 };
 
 /// The options of the command line.
-void add_options(CLI::App& app, Options& options);
+void add_options(program::Arguments& app, Options& options);
 
 /// Throws Error if an option has an unknown name.
 void check(const Options& options);

@@ -440,7 +440,7 @@ int run_all(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  const auto describe = [&](CLI::App& app, program::Action& action) {
+  const auto describe = [&](program::Arguments& app, program::Action& action) {
     bench::add_options(app, options);
     app.callback([&] { program::as_usage([&] { bench::check(options); }); });  // fails before anything is timed
     action = [&] { return run_all(options); };

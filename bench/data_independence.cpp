@@ -294,18 +294,18 @@ int run_all(Options options) {
   return bench.ok() ? 0 : 1;
 }
 
-void add_options(CLI::App& app, Options& options) {
+void add_options(program::Arguments& app, Options& options) {
   app.add_option("--device", options.device, "cpu or cuda:0; the GPU where there is one without");
   app.add_flag("--quick", options.quick, "four shapes, eight kinds of data, at most about 60 s");
-  app.add_option("--seconds", options.seconds, "after which no new case is begun")->check(program::above_zero());
+  app.add_option("--seconds", options.seconds, "after which no new case is begun").above_zero();
   app.add_option("--shapes", options.shapes, "names in data_case.hpp or shapes.hpp; on a CPU two tiny ones without")
-      ->delimiter(',');
-  app.add_option("--directions", options.directions, "of the layer: forward, dgrad, wgrad")->delimiter(',');
-  app.add_option("--precisions", options.precisions, "fp32, tf32")->delimiter(',');
+      .separated_by(',');
+  app.add_option("--directions", options.directions, "of the layer: forward, dgrad, wgrad").separated_by(',');
+  app.add_option("--precisions", options.precisions, "fp32, tf32").separated_by(',');
   app.add_option("--kernels", options.kernels,
                  "automatic, the names of kernels, or all (each that can compute the problem); default: automatic,all")
-      ->delimiter(',');
-  app.add_option("--data", options.data, "kinds of data, with their names in mixed_data.cpp; default: all")->delimiter(',');
+      .separated_by(',');
+  app.add_option("--data", options.data, "kinds of data, with their names in mixed_data.cpp; default: all").separated_by(',');
   app.add_option("--audio", options.audio, "a recording for the kind speech; synthetic without");
   app.add_option("--json", options.json, "file for the records");
 }
@@ -314,7 +314,7 @@ void add_options(CLI::App& app, Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  const auto describe = [&](CLI::App& app, program::Action& action) {
+  const auto describe = [&](program::Arguments& app, program::Action& action) {
     add_options(app, options);
     app.callback([&] { program::as_usage([&] { check(options); }); });  // fails before anything is timed
     action = [&] { return run_all(options); };

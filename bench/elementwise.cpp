@@ -173,10 +173,10 @@ class Table {
 
 int main(int argc, char** argv) {
   Asked asked;
-  const auto describe = [&](CLI::App& app, pp::program::Action& action) {
+  const auto describe = [&](pp::program::Arguments& app, pp::program::Action& action) {
     pp::program::add_device(app, asked.device);
     app.add_option("--match", asked.match, "only operations whose name matches this regular expression");
-    app.add_option("--dtypes", asked.dtypes, "of f32, f16, bf16 and f64; default: f32,f16,bf16")->delimiter(',');
+    app.add_option("--dtypes", asked.dtypes, "of f32, f16, bf16 and f64; default: f32,f16,bf16").separated_by(',');
     app.add_option("--json", asked.json, "file for the records");
     action = [&] {
       pp::program::as_usage([&] {

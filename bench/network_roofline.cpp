@@ -265,11 +265,11 @@ int measure(const Asked& asked, const bench::NetworkCase& what) {
 
 int main(int argc, char** argv) {
   Asked asked;
-  const auto describe = [&](CLI::App& app, pp::program::Action& action) {
+  const auto describe = [&](pp::program::Arguments& app, pp::program::Action& action) {
     pp::program::add_device(app, asked.device);
     app.add_option("--match", asked.match,
                    "the forward case whose name matches this regular expression, such as hifigan_v1_1x32");
-    app.add_option("--precision", asked.precision, "fp32, tf32, ieee, f16, bf16 or f64 (default fp32)")->default_val("fp32");
+    app.add_option("--precision", asked.precision, "fp32, tf32, ieee, f16, bf16 or f64 (default fp32)").shows_default();
     pp::program::add_threads(app);
     app.add_option("--json", asked.json, "file for the result");
     action = [&] {

@@ -190,16 +190,15 @@ void check(Asked& asked) {
 
 int main(int argc, char** argv) {
   Asked asked;
-  const auto describe = [&](CLI::App& app, pp::program::Action& action) {
+  const auto describe = [&](pp::program::Arguments& app, pp::program::Action& action) {
     pp::program::add_device(app, asked.device);
-    app.add_option("--networks", asked.networks, "names in network_cases.hpp; default: all")->delimiter(',');
+    app.add_option("--networks", asked.networks, "names in network_cases.hpp; default: all").separated_by(',');
     app.add_option("--match", asked.match, "only cases whose name matches this regular expression, such as 'mimi.*1x'");
     app.add_option("--precisions", asked.precisions,
                    "fp32, tf32, ieee, f16, bf16, f64; by default fp32 on the CPU, else fp32, tf32, f16, bf16")
-        ->delimiter(',');
+        .separated_by(',');
     pp::program::add_threads(app);
-    app.add_option("--time-budget", asked.time_budget, "seconds after which no new case begins")
-        ->check(pp::program::above_zero());
+    app.add_option("--time-budget", asked.time_budget, "seconds after which no new case begins").above_zero();
     app.add_option("--json", asked.json, "file for the records");
     action = [&] {
       pp::program::as_usage([&] {

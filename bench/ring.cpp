@@ -147,10 +147,11 @@ int run_both(const Settings& settings) {
 
 int main(int argc, char** argv) {
   return pp::program::run_main(
-      argc, argv, "ring", "Times the TCP ring against plain sockets.", [](CLI::App& app, pp::program::Action& action) {
+      argc, argv, "ring", "Times the TCP ring against plain sockets.",
+      [](pp::program::Arguments& app, pp::program::Action& action) {
         static Settings settings;
-        app.add_option("--megabytes", settings.megabytes, "of each all-reduce (default 64)")->check(CLI::Range(1, 4096));
-        app.add_option("--repeat", settings.repeat, "rounds (default 9)")->check(CLI::Range(1, 1000));
+        app.add_option("--megabytes", settings.megabytes, "of each all-reduce (default 64)").in_range(1, 4096);
+        app.add_option("--repeat", settings.repeat, "rounds (default 9)").in_range(1, 1000);
         app.add_option("--json", settings.json, "writes the record there");
         action = [] { return run_both(settings); };
       });

@@ -199,18 +199,16 @@ int run_all(const Settings& settings) {
 
 int main(int argc, char** argv) {
   return pp::program::run_main(
-      argc, argv, "scaling", "Times data-parallel training.", [](CLI::App& app, pp::program::Action& action) {
+      argc, argv, "scaling", "Times data-parallel training.", [](pp::program::Arguments& app, pp::program::Action& action) {
         static Settings settings;
-        app.add_option("--config", settings.config, "HiFi-GAN's configuration")->required();
-        app.add_option("--gpus", settings.gpus, "processes to start without a launcher (default 1)")->check(CLI::Range(1, 64));
-        app.add_option("--precision", settings.precision, "fp32 (default), tf32 or bf16")
-            ->check(CLI::IsMember({"fp32", "tf32", "bf16"}));
-        app.add_option("--batch", settings.batch, "segments of each GPU (default 16)")->check(CLI::Range(1, 1024));
+        app.add_option("--config", settings.config, "HiFi-GAN's configuration").required();
+        app.add_option("--gpus", settings.gpus, "processes to start without a launcher (default 1)").in_range(1, 64);
+        app.add_option("--precision", settings.precision, "fp32 (default), tf32 or bf16").one_of({"fp32", "tf32", "bf16"});
+        app.add_option("--batch", settings.batch, "segments of each GPU (default 16)").in_range(1, 1024);
         app.add_option("--segment", settings.segment, "samples of each, a multiple of 256 (default 8192)")
-            ->check(CLI::Range(256, 1 << 20));
-        app.add_option("--bucket", settings.bucket, "MiB of each bucket (default: as the library's)")
-            ->check(CLI::Range(1, 1024));
-        app.add_option("--seconds", settings.seconds, "of the sustained run (default 10)")->check(pp::program::above_zero());
+            .in_range(256, 1 << 20);
+        app.add_option("--bucket", settings.bucket, "MiB of each bucket (default: as the library's)").in_range(1, 1024);
+        app.add_option("--seconds", settings.seconds, "of the sustained run (default 10)").above_zero();
         app.add_flag("--graph", settings.graph, "on GPUs, also the step as a CUDA graph");
         app.add_option("--json", settings.json, "writes the record there");
         action = [] { return run_all(settings); };

@@ -148,11 +148,11 @@ int time_all(const Asked& asked) {
 
 int main(int argc, char** argv) {
   Asked asked;
-  const auto describe = [&](CLI::App& app, pp::program::Action& action) {
+  const auto describe = [&](pp::program::Arguments& app, pp::program::Action& action) {
     app.add_option("--device", asked.device, "cpu or cuda:0");
     app.add_flag("--graph", asked.graph, "on a GPU, also the step as a CUDA graph");
-    app.add_option("--threads", asked.threads, "threads on the CPU")->check(pp::program::above_zero());
-    app.add_option("--repeat", asked.repeat, "timed steps")->check(pp::program::above_zero());
+    app.add_option("--threads", asked.threads, "threads on the CPU").above_zero();
+    app.add_option("--repeat", asked.repeat, "timed steps").above_zero();
     app.add_option("--json", asked.json, "file for the records");
     action = [&] { return time_all(asked); };
   };

@@ -50,7 +50,12 @@ struct Outcome {
   std::array<double, 3> microseconds{};
 };
 
-std::vector<std::string> split(const std::string& text) { return CLI::detail::split(text, ','); }
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts;
+  std::istringstream words(text);
+  for (std::string part; std::getline(words, part, ',');) parts.push_back(part);
+  return parts;
+}
 
 Backend parse_backend(const std::string& text) {
   const std::vector<std::string> parts = split(text);
@@ -65,11 +70,11 @@ Backend parse_backend(const std::string& text) {
 Layer parse_layer(const std::vector<std::int64_t>& sizes) {
   Layer layer;
   if (sizes.size() > layer.sizes.size())
-    throw CLI::ValidationError("--shape", "expected at most 10 numbers, got " + std::to_string(sizes.size()));
+    throw pp::program::UsageError("--shape: expected at most 10 numbers, got " + std::to_string(sizes.size()));
   std::copy(sizes.begin(), sizes.end(), layer.sizes.begin());
-  if (layer.sizes[9] < 1) throw CLI::ValidationError("--shape", "expected G >= 1");
+  if (layer.sizes[9] < 1) throw pp::program::UsageError("--shape: expected G >= 1");
   if (std::any_of(layer.sizes.begin(), layer.sizes.end(), [](std::int64_t size) { return size < 0; })) {
-    throw CLI::ValidationError("--shape", "expected no negative number");
+    throw pp::program::UsageError("--shape: expected no negative number");
   }
   return layer;
 }
@@ -158,13 +163,13 @@ int main(int argc, char** argv) {
   Backend a = parse_backend("cpu,automatic"), b = parse_backend("cpu,reference");
   pp::DType dtype = pp::DType::f32;
   std::vector<std::int64_t> sizes;
-  const auto describe = [&](CLI::App& app, pp::program::Action& action) {
+  const auto describe = [&](pp::program::Arguments& app, pp::program::Action& action) {
     using pp::program::add_parsed;
     add_parsed(app, "--a", a, "DEVICE[,ALGORITHM[,PRECISION]] (default cpu,automatic)", parse_backend);
     add_parsed(app, "--b", b, "the other (default cpu,reference)", parse_backend);
     app.add_option("--shape", sizes,
                    "N,C_in,C_out,K,L_in,S,P,D,OP,G; the last ones may be left out (default 4,64,32,8,512,4,2,1,0,1)")
-        ->delimiter(',');
+        .separated_by(',');
     add_parsed(app, "--dtype", dtype, "f32 (default), f64, f16 or bf16", pp::program::parse_dtype);
     pp::program::add_threads(app);
     app.callback([&] { action = [&, layer = parse_layer(sizes)] { return compare(layer, a, b, dtype), 0; }; });

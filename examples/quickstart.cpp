@@ -77,8 +77,8 @@ void run(const std::string& path) {
 
 int main(int argc, char** argv) {
   std::string path = (std::filesystem::temp_directory_path() / "quickstart.safetensors").string();
-  const auto describe = [&](CLI::App& app, pp::program::Action& action) {
-    app.add_option("model", path, "the file to save the model to")->capture_default_str();
+  const auto describe = [&](pp::program::Arguments& app, pp::program::Action& action) {
+    app.add_option("model", path, "the file to save the model to").shows_default();
     action = [&] { return run(path), 0; };
   };
   return pp::program::run_main(argc, argv, "quickstart", "A network learns to upsample signals four times.", describe);

@@ -1,13 +1,12 @@
 #pragma once
 // Options that several programs share, so that names and errors are the same.
 
-#include <CLI/CLI.hpp>
-
 #include <optional>
 #include <string>
 
 #include "conv/algorithm.hpp"
 #include "cpu/threads.hpp"
+#include "program/arguments.hpp"
 #include "tensor/device.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/error.hpp"
@@ -16,17 +15,9 @@ namespace polyphase::program {
 
 /// An option whose text `parse` turns into `value`; if `parse` throws Error, the usage is wrong.
 template <class Value, class Parse>
-CLI::Option* add_parsed(CLI::App& app, const std::string& name, Value& value, const std::string& help, const Parse& parse) {
-  return app.add_option_function<std::string>(
-      name,
-      [&value, name, parse](const std::string& text) {
-        try {
-          value = parse(text);
-        } catch (const Error& error) {
-          throw CLI::ValidationError(name, error.what());
-        }
-      },
-      help);
+Option add_parsed(Arguments& arguments, const std::string& name, Value& value, const std::string& help, const Parse& parse) {
+  return arguments.add_function(
+      name, [&value, parse](const std::string& text) { value = parse(text); }, help);
 }
 
 /// "f32", "f64", "f16" or "bf16". Throws DTypeError with these names.
@@ -37,40 +28,31 @@ inline DType parse_dtype(const std::string& text) {
   throw DTypeError("expected f32, f64, f16 or bf16, got " + text);
 }
 
-inline void add_device(CLI::App& app, Device& device) {
-  add_parsed(app, "--device", device, "cpu, cuda or cuda:N (default cpu)",
+inline void add_device(Arguments& arguments, Device& device) {
+  add_parsed(arguments, "--device", device, "cpu, cuda or cuda:N (default cpu)",
              [](const std::string& t) { return Device::parse(t); });
 }
 
-inline void add_algorithm(CLI::App& app, Algorithm& algorithm) {
-  add_parsed(app, "--algorithm", algorithm, "automatic (default), direct, depthwise, tensor_core, gemm or reference",
+inline void add_algorithm(Arguments& arguments, Algorithm& algorithm) {
+  add_parsed(arguments, "--algorithm", algorithm, "automatic (default), direct, depthwise, tensor_core, gemm or reference",
              [](const std::string& t) { return parse_algorithm(t); });
 }
 
-inline void add_precision(CLI::App& app, Precision& precision) {
-  add_parsed(app, "--precision", precision, "ieee, fp32 (default) or tf32",
+inline void add_precision(Arguments& arguments, Precision& precision) {
+  add_parsed(arguments, "--precision", precision, "ieee, fp32 (default) or tf32",
              [](const std::string& t) { return parse_precision(t); });
 }
 
-inline void add_dtype(CLI::App& app, std::optional<DType>& dtype, const std::string& help) {
-  add_parsed(app, "--dtype", dtype, help, [](const std::string& t) { return std::optional<DType>(parse_dtype(t)); });
-}
-
-/// A number above 0.
-inline CLI::Validator above_zero() {
-  return {[](const std::string& text) {
-            double value = 0;
-            return CLI::detail::lexical_cast(text, value) && value > 0 ? std::string()
-                                                                       : "expected a number above 0, got " + text;
-          },
-          ""};
+inline void add_dtype(Arguments& arguments, std::optional<DType>& dtype, const std::string& help) {
+  add_parsed(arguments, "--dtype", dtype, help, [](const std::string& t) { return std::optional<DType>(parse_dtype(t)); });
 }
 
 /// Adds --threads, which takes effect while the command line is read.
-inline void add_threads(CLI::App& app) {
-  app.add_option_function<int>(
-         "--threads", [](int count) { set_num_threads(count); }, "CPU threads (default: all cores)")
-      ->check(CLI::Range(1, 4096));
+inline void add_threads(Arguments& arguments) {
+  arguments
+      .add_number_function(
+          "--threads", [](int count) { set_num_threads(count); }, "CPU threads (default: all cores)")
+      .in_range(1, 4096);
 }
 
 }  // namespace polyphase::program

@@ -1,5 +1,7 @@
 #include "program/program.hpp"
 
+#include <CLI/CLI.hpp>
+
 #include <cerrno>
 #include <charconv>
 #include <cstdint>
@@ -60,7 +62,7 @@ std::string sentence_of_parse(const CLI::App& app, const CLI::ParseError& error)
   return sentence_of(error);
 }
 
-int parse_and_act(int argc, char** argv, CLI::App& app, const std::function<void(CLI::App&, Action&)>& describe) {
+int parse_and_act(int argc, char** argv, CLI::App& app, const std::function<void(Arguments&, Action&)>& describe) {
   const std::string name = app.get_name();
   const auto refuse = [&](const std::string& sentence) {
     std::fprintf(stderr, "%s: %s (see %s --help)\n", name.c_str(), sentence.c_str(), name.c_str());
@@ -68,7 +70,8 @@ int parse_and_act(int argc, char** argv, CLI::App& app, const std::function<void
   };
   Action action;
   try {
-    describe(app, action);
+    Arguments arguments(&app);
+    describe(arguments, action);
     check_numbers(app);
     app.parse(argc, argv);
     if (!action) throw UsageError("expected a subcommand: " + subcommands_of(app));
@@ -114,7 +117,7 @@ std::string sentence_of(const std::exception& error) {
 }
 
 int run_main(int argc, char** argv, const std::string& name, const std::string& description,
-             const std::function<void(CLI::App&, Action&)>& describe) {
+             const std::function<void(Arguments&, Action&)>& describe) {
   int code = kErrorExit;
   try {
     CLI::App app(description, name);

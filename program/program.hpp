@@ -1,13 +1,12 @@
 #pragma once
 // What all programs of the project share: arguments, errors, exit codes.
 
-#include <CLI/CLI.hpp>
-
 #include <exception>
 #include <functional>
 #include <stdexcept>
 #include <string>
 
+#include "program/arguments.hpp"
 #include "tensor/error.hpp"
 
 namespace polyphase::program {
@@ -38,7 +37,7 @@ auto as_usage(const Check& check) {
 /// action; a subcommand's callback may set it too. An error is one line on standard error, `NAME: SENTENCE`. The exit code is 2
 /// for wrong arguments and 1 for everything else, also if standard output cannot be written.
 int run_main(int argc, char** argv, const std::string& name, const std::string& description,
-             const std::function<void(CLI::App&, Action&)>& describe);
+             const std::function<void(Arguments&, Action&)>& describe);
 
 /// An exception in a user's words. Exceptions of the standard library and CLI11 name neither file nor value, so their meaning
 /// is given.

@@ -31,7 +31,7 @@ ConvDirection parse_direction(const std::string& text) {
   for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad, ConvDirection::wgrad}) {
     if (concat(direction) == text) return direction;
   }
-  throw CLI::ValidationError("--directions", "expected forward, dgrad or wgrad, got " + text);
+  throw Error("expected forward, dgrad or wgrad, got " + text);
 }
 
 void save_json(const std::string& path, const std::vector<bench::ConvBenchRecord>& records) {
@@ -61,28 +61,28 @@ int run(const BenchOptions& options) {
 
 }  // namespace
 
-void add_bench(CLI::App& app, Action& action) {
+void add_bench(program::Arguments& app, Action& action) {
   const auto options = std::make_shared<BenchOptions>();
-  CLI::App& command = *app.add_subcommand(
+  program::Arguments command = app.add_subcommand(
       "bench",
       "Times ConvTranspose1d on the CPU for layers of published networks. Every result is verified; exit code 1 if one is\n"
       "wrong");
   program::add_threads(command);
   command.add_option("--shapes", options->conv.shapes, "names separated by commas (default: all)")
-      ->delimiter(',')
-      ->check(CLI::IsMember(shape_names()));
+      .separated_by(',')
+      .one_of(shape_names());
   command
-      .add_option_function<std::vector<std::string>>(
+      .add_list_function(
           "--directions",
           [options](const std::vector<std::string>& names) {
             options->conv.directions.clear();
             for (const std::string& name : names) options->conv.directions.push_back(parse_direction(name));
           },
           "forward, dgrad and wgrad, separated by commas (default: all)")
-      ->delimiter(',');
+      .separated_by(',');
   program::add_algorithm(command, options->conv.algorithm);
-  command.add_option("--repeat", options->conv.repeat, "timed runs of each case (default 15)")->check(CLI::Range(1, 100000));
-  command.add_option("--batch", options->conv.batch, "N of every shape (default 1)")->check(CLI::Range(1, 4096));
+  command.add_option("--repeat", options->conv.repeat, "timed runs of each case (default 15)").in_range(1, 100000);
+  command.add_option("--batch", options->conv.batch, "N of every shape (default 1)").in_range(1, 4096);
   command.add_option("--json", options->json, "also write the results to this file");
   command.callback([options, &action] { action = [options] { return run(*options); }; });
 }

@@ -80,9 +80,9 @@ int check(const CheckOptions& options) {
 
 }  // namespace
 
-void add_check(CLI::App& app, Action& action) {
+void add_check(program::Arguments& app, Action& action) {
   const auto options = std::make_shared<CheckOptions>();
-  CLI::App& command = *app.add_subcommand(
+  program::Arguments command = app.add_subcommand(
       "check",
       "Compares the library with golden files (safetensors: convolution cases, training traces, generators); exit code 1\n"
       "if an error exceeds its tolerance or a file cannot be checked. An error of a convolution is |result - golden| /\n"

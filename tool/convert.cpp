@@ -41,21 +41,23 @@ int list_networks() {
 
 }  // namespace
 
-void add_convert(CLI::App& app, Action& action) {
+void add_convert(program::Arguments& app, Action& action) {
   const auto options = std::make_shared<ConvertOptions>();
-  CLI::App& command = *app.add_subcommand("convert",
-                                          "Writes a published network as safetensors, with its configuration inside: weight "
-                                          "norm folded, the original's names. IN is\n"
-                                          "safetensors or its index, a file of torch.save, or ONNX.");
-  command.add_option("in", options->input, "the network's file")->required();
-  command.add_option("out", options->output, "the safetensors file")->required();
+  program::Arguments command =
+      app.add_subcommand("convert",
+                         "Writes a published network as safetensors, with its configuration inside: weight "
+                         "norm folded, the original's names. IN is\n"
+                         "safetensors or its index, a file of torch.save, or ONNX.");
+  command.add_option("in", options->input, "the network's file").required();
+  command.add_option("out", options->output, "the safetensors file").required();
   add_model_options(command, options->model, options->config);
   command.add_flag("--as-is", options->as_is, "every tensor as the file has it, of any network");
   command.callback([options, &action] { action = [options] { return convert(*options); }; });
 }
 
-void add_networks(CLI::App& app, Action& action) {
-  CLI::App& command = *app.add_subcommand("networks", "Lists the published networks that run, convert and inspect know.");
+void add_networks(program::Arguments& app, Action& action) {
+  program::Arguments command =
+      app.add_subcommand("networks", "Lists the published networks that run, convert and inspect know.");
   command.callback([&action] { action = list_networks; });
 }
 

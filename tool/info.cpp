@@ -52,9 +52,10 @@ int info_text() {
   std::printf("compiler   %s\n", POLYPHASE_COMPILER);
   std::printf("devices    cpu");
   for (int i = 0; i < gpus; ++i) std::printf(", %s", to_string(Device::cuda(i)).c_str());
+  std::string isas;
+  for (const std::string& name : available_isas()) isas += (isas.empty() ? "" : ", ") + name;
   std::printf("\nfeatures\n");
-  std::printf("  %-10s in use %s; this machine and build have %s\n", "cpu", std::string(cpu_isa()).c_str(),
-              CLI::detail::join(available_isas(), ", ").c_str());
+  std::printf("  %-10s in use %s; this machine and build have %s\n", "cpu", std::string(cpu_isa()).c_str(), isas.c_str());
   std::printf("  %-10s %d of OpenMP (OMP_NUM_THREADS, --threads)\n", "threads", num_threads());
   if (gpus == 0) std::printf("  %-10s not here: %s\n", "cuda", cuda::unavailable_reason().c_str());
   for (int i = 0; i < gpus; ++i)
@@ -103,8 +104,8 @@ int info_json() {
 
 }  // namespace
 
-void add_info(CLI::App& app, Action& action) {
-  CLI::App& command = *app.add_subcommand("info", "Prints version, devices, features, precision and memory");
+void add_info(program::Arguments& app, Action& action) {
+  program::Arguments command = app.add_subcommand("info", "Prints version, devices, features, precision and memory");
   program::add_threads(command);
   const auto json = std::make_shared<bool>(false);
   command.add_flag("--json", *json, "as JSON");

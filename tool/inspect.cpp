@@ -202,11 +202,11 @@ int inspect(InspectOptions& options) {
 
 }  // namespace
 
-void add_inspect(CLI::App& app, Action& action) {
+void add_inspect(program::Arguments& app, Action& action) {
   const auto options = std::make_shared<InspectOptions>();
-  CLI::App& command = *app.add_subcommand(
+  program::Arguments command = app.add_subcommand(
       "inspect", "Prints a published network's input and output, its context, work and memory, and its layers.");
-  command.add_option("model", options->model, "the network's file")->required();
+  command.add_option("model", options->model, "the network's file").required();
   add_model_options(command, options->model_options, options->config);
   command.callback([options, &action] { action = [options] { return inspect(*options); }; });
 }

@@ -10,7 +10,7 @@ int main(int argc, char** argv) {
   return polyphase::program::run_main(
       argc, argv, "polyphase",
       "polyphase: runs published networks; information about this build, checks of its results, benchmarks",
-      [](CLI::App& app, polyphase::tool::Action& action) {
+      [](polyphase::program::Arguments& app, polyphase::tool::Action& action) {
         polyphase::tool::add_run(app, action);
         polyphase::tool::add_networks(app, action);
         polyphase::tool::add_inspect(app, action);

@@ -55,7 +55,7 @@ int run_words(Words& words) {
 
 }  // namespace
 
-void add_model_options(CLI::App& command, ModelOptions& options, std::string& config) {
+void add_model_options(program::Arguments& command, ModelOptions& options, std::string& config) {
   command.add_option("--config", config,
                      "the network's configuration, JSON (default: in the model, or config.json next to it)");
   command.add_option("--network", options.network,
@@ -64,17 +64,18 @@ void add_model_options(CLI::App& command, ModelOptions& options, std::string& co
 
 std::string read_config(const std::string& path) { return path.empty() ? "" : text_of_file(path); }
 
-void add_run(CLI::App& app, Action& action) {
+void add_run(program::Arguments& app, Action& action) {
   const auto words = std::make_shared<Words>();
   RunOptions& options = words->options;
-  CLI::App& command = *app.add_subcommand("run",
-                                          "Makes sound with a published network: MODEL is its file (safetensors, .pth, .onnx), "
-                                          "IN a mel, a latent or codes (.npy, safetensors, .pt)\n"
-                                          "or a WAV file, OUT a WAV file, - for standard output, .npy for samples, or a folder "
-                                          "for several inputs. From a WAV file, OUT .npy\n"
-                                          "gets the mel or the codes; OUT .safetensors also the volume of EnCodec's segments.");
-  command.add_option("model", options.model, "the network's file")->required();
-  command.add_option("files", words->files, "inputs, and last the output")->required();
+  program::Arguments command =
+      app.add_subcommand("run",
+                         "Makes sound with a published network: MODEL is its file (safetensors, .pth, .onnx), "
+                         "IN a mel, a latent or codes (.npy, safetensors, .pt)\n"
+                         "or a WAV file, OUT a WAV file, - for standard output, .npy for samples, or a folder "
+                         "for several inputs. From a WAV file, OUT .npy\n"
+                         "gets the mel or the codes; OUT .safetensors also the volume of EnCodec's segments.");
+  command.add_option("model", options.model, "the network's file").required();
+  command.add_option("files", words->files, "inputs, and last the output").required();
   add_model_options(command, options.model_options, words->config);
   program::add_device(command, options.device);
   program::add_parsed(command, "--precision", options.precision, "fp32 (default), tf32, ieee, f16, bf16 or f64",
@@ -82,14 +83,13 @@ void add_run(CLI::App& app, Action& action) {
                         parse_numbers(text, options);
                         return options.precision;
                       });
-  command.add_option("--codebooks", options.codebooks, "only the first so many codes of each frame")
-      ->check(program::above_zero());
-  CLI::Option* stream =
+  command.add_option("--codebooks", options.codebooks, "only the first so many codes of each frame").above_zero();
+  const program::Option stream =
       command.add_option("--stream", options.stream, "push this many frames at a time and write each result immediately")
-          ->check(program::above_zero());
+          .above_zero();
   command.add_option("--chunk", options.chunk, "decode so many frames at a time; the result is the same")
-      ->check(program::above_zero())
-      ->excludes(stream);
+      .above_zero()
+      .excludes(stream);
   program::add_parsed(command, "--memory", options.memory,
                       "decode as much at a time as tensors fit in, as 800MB or 16GiB; the result is the same",
                       [](const std::string& text) { return parse_bytes(text); });

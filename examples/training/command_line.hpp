@@ -19,29 +19,29 @@ struct SharedOptions {
   std::string device = "cpu";
 };
 
-inline void add_shared(CLI::App& app, SharedOptions& shared) {
-  app.add_option("--threads", shared.threads, "CPU threads (default: all cores)")->check(CLI::Range(1, 1024));
-  app.add_option("--device", shared.device, "where to compute: cpu, cuda or cuda:1")->capture_default_str();
+inline void add_shared(polyphase::program::Arguments& app, SharedOptions& shared) {
+  app.add_option("--threads", shared.threads, "CPU threads (default: all cores)").in_range(1, 1024);
+  app.add_option("--device", shared.device, "where to compute: cpu, cuda or cuda:1").shows_default();
 }
 
 // The names of the options on the command line, also as the checkpoints of superres have them.
-inline std::set<std::string> given_options(const CLI::App& app) {
+inline std::set<std::string> given_options(const polyphase::program::Arguments& app) {
   std::set<std::string> names;
-  for (const CLI::Option* option : app.get_options([](const CLI::Option* one) { return one->count() > 0; })) {
-    std::string name = option->get_single_name();
+  for (const polyphase::program::Option& option : app.given()) {
+    std::string name = option.name();
     std::replace(name.begin(), name.end(), '-', '_');
-    names.insert(option->get_single_name());
+    names.insert(option.name());
     names.insert(name);  // the model's names in a checkpoint have underscores
   }
   return names;
 }
 
 // The options that say how a run is computed and not what it is, as words for a shell.
-inline std::vector<std::string> repeated_options(const CLI::App& app) {
+inline std::vector<std::string> repeated_options(const polyphase::program::Arguments& app) {
   std::vector<std::string> words;
   for (const char* name : {"--device", "--threads", "--check-every", "--cache-mb"}) {
-    const CLI::Option* option = app.get_option(name);
-    if (option->count() > 0) words.insert(words.end(), {name, option->results().back()});
+    const polyphase::program::Option option = app.option(name);
+    if (option.count() > 0) words.insert(words.end(), {name, option.as_text()});
   }
   return words;
 }
@@ -49,8 +49,8 @@ inline std::vector<std::string> repeated_options(const CLI::App& app) {
 // A subcommand, its own options added already, with those that all have. It acts on the device and with the threads asked for.
 template <class Command>
 void add_command(
-    CLI::App& app, polyphase::program::Action& action, const std::shared_ptr<Command>& command, int (*act)(const Command&),
-    const std::function<void()>& check = [] {}) {
+    polyphase::program::Arguments& app, polyphase::program::Action& action, const std::shared_ptr<Command>& command,
+    int (*act)(const Command&), const std::function<void()>& check = [] {}) {
   const auto shared = std::make_shared<SharedOptions>();
   add_shared(app, *shared);
   app.callback([&action, command, shared, act, check] {
