@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <locale>
 #include <sstream>
 #include <system_error>
 

@@ -6,11 +6,12 @@
 // An object whose function threw is unchanged. Destructors never throw.
 
 #include <cstdint>
-#include <locale>
-#include <sstream>
+#include <initializer_list>
+#include <iosfwd>
 #include <stdexcept>
 #include <string>
-#include <utility>
+#include <string_view>
+#include <type_traits>
 
 namespace polyphase {
 
@@ -67,20 +68,73 @@ class NotImplemented : public Error {
   using Error::Error;
 };
 
+namespace detail {
+
+/// A part of a text: a view of it if it is text, a copy of a number, or a pointer with the function that streams what it points
+/// to.
+class TextPart {
+ public:
+  template <class T>
+  TextPart(const T& value) {  // NOLINT(google-explicit-constructor): concat makes parts from its arguments
+    if constexpr (std::is_convertible_v<const T&, const char*> || std::is_same_v<T, std::string> ||
+                  std::is_same_v<T, std::string_view>) {
+      kind_ = Kind::text;
+      text_ = value;
+    } else if constexpr (sizeof(T) == 1 && std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+      kind_ = Kind::character;
+      signed_ = value;
+    } else if constexpr (std::is_floating_point_v<T>) {
+      kind_ = Kind::floating;
+      floating_ = value;
+    } else if constexpr (std::is_unsigned_v<T>) {  // also bool
+      kind_ = Kind::unsigned_number;
+      unsigned_ = value;
+    } else if constexpr (std::is_integral_v<T>) {
+      kind_ = Kind::signed_number;
+      signed_ = value;
+    } else {
+      kind_ = Kind::streamed;
+      streamed_ = {&value, [](std::ostream& out, const void* at) { out << *static_cast<const T*>(at); }};
+    }
+  }
+  void write(std::ostream& out) const;
+
+ private:
+  enum class Kind : std::uint8_t { text, character, floating, signed_number, unsigned_number, streamed };
+  struct Streamed {
+    const void* value;
+    void (*write)(std::ostream& out, const void* value);
+  };
+  Kind kind_;
+  union {
+    std::string_view text_{};
+    double floating_;
+    std::int64_t signed_;
+    std::uint64_t unsigned_;
+    Streamed streamed_;
+  };
+};
+
+/// All calls share these. As a template, every call would bring code of its own to compile, and <sstream> with it.
+[[nodiscard]] std::string concat(std::initializer_list<TextPart> parts);
+template <class E>
+[[noreturn]] void throw_error(std::initializer_list<TextPart> parts) {
+  throw E(concat(parts));
+}
+
+}  // namespace detail
+
 /// Streams the parts into one string, independent of the global locale: it is also used to write files.
 template <class... Parts>
 [[nodiscard]] std::string concat(const Parts&... parts) {
-  std::ostringstream stream;
-  stream.imbue(std::locale::classic());
-  (stream << ... << parts);
-  return std::move(stream).str();
+  return detail::concat({parts...});
 }
 
 /// Throws `E` with the concatenated parts unless `condition` holds. The text is only built on failure.
 template <class E, class... Parts>
 void require(bool condition, const Parts&... parts) {
   if (!condition) [[unlikely]]
-    throw E(concat(parts...));
+    detail::throw_error<E>({parts...});
 }
 
 }  // namespace polyphase

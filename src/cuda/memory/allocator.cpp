@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <string_view>
+#include <utility>
 
 #include "cuda/memory/allocator_caching.hpp"
 #include "cuda/memory/workspace.hpp"

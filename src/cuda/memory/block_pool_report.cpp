@@ -1,5 +1,8 @@
 #include <algorithm>
+#include <locale>
+#include <sstream>
 #include <string_view>
+#include <utility>
 
 #include "cuda/memory/block_pool.hpp"
 #include "tensor/error.hpp"

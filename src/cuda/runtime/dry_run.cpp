@@ -1,6 +1,7 @@
 #include "cuda/runtime/dry_run.hpp"
 
 #include <shared_mutex>
+#include <utility>
 
 #include "cuda/memory/workspace.hpp"
 #include "cuda/runtime/runtime.hpp"

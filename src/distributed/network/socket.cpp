@@ -15,6 +15,7 @@
 #include <cstring>
 #include <memory>
 #include <system_error>
+#include <utility>
 
 #include "distributed/distributed_error.hpp"
 
