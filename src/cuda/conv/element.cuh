@@ -4,8 +4,6 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include <ostream>
-
 #include "conv/problem.hpp"
 #include "tensor/error.hpp"
 

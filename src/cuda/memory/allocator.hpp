@@ -7,10 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "cuda/memory/block_pool.hpp"
+#include "cuda/memory/memory_source.hpp"
 #include "tensor/allocator.hpp"
 
 namespace polyphase::cuda {
+
+// Of block_pool.hpp, which most users of an allocator do not need.
+struct BlockPoolStats;
+struct LiveBlock;
 
 /// Stream ordered: memory is allocated and freed on the calling thread's current stream. POLYPHASE_CUDA_ALLOCATOR, read once at
 /// first use, selects one of three:

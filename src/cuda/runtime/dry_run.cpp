@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cuda/memory/workspace.hpp"
+#include "cuda/runtime/recording_lock.hpp"
 #include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda {

@@ -17,6 +17,7 @@
 #include "cuda/memory/allocator.hpp"
 #include "cuda/runtime/graph.hpp"
 #include "cuda/runtime/presence.hpp"
+#include "cuda/runtime/recording_lock.hpp"
 #include "device/backend.hpp"
 
 namespace polyphase::cuda {

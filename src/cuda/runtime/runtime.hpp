@@ -4,8 +4,6 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
-#include <mutex>
-#include <shared_mutex>
 #include <string>
 #include <utility>
 
@@ -38,8 +36,6 @@ void wait_for_device();
 /// cudaDeviceSynchronize() on the current device, once no other thread records a graph. CUDA refuses to wait for a device while
 /// one of its streams records, in any capture mode, and the recording may be lost.
 [[nodiscard]] cudaError_t synchronize_device();
-/// Held by a thread while it records: synchronize_device() on other threads waits for it.
-[[nodiscard]] std::shared_lock<std::shared_mutex> recording_lock();
 
 /// The properties of a GPU that launchers need; read once per device.
 struct DeviceProperties {
