@@ -27,6 +27,9 @@ if [ -z "${CXX:-}" ] && [ -f .venv/cxx ]; then
   if command -v ccache >/dev/null; then CXX="ccache $CXX"; fi
 fi
 
+# What ccache needs for precompiled headers. With depend it takes no preprocessor's run to find that it does not have a file.
+export CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS:-pch_defines,time_macros} CCACHE_DEPEND=${CCACHE_DEPEND:-1}
+
 # The CUDA toolkit's default folder; Meson looks for nvcc on PATH only.
 if ! command -v nvcc >/dev/null && [ -x /usr/local/cuda/bin/nvcc ]; then
   export PATH=$PATH:/usr/local/cuda/bin
