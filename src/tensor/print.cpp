@@ -184,9 +184,7 @@ class Printer {
     for_each_shown(
         dim, [&](std::int64_t) { add(words_[next_word_++]); }, [&] { add("..."); });
     line.pop_back();  // the separator after the last word
-    std::string row = "[";
-    row += (text + line).substr(indent);
-    return row += "]";
+    return "[" + (text + line).substr(indent) + "]";
   }
 
   std::string layout_block(int dim, std::size_t indent, std::size_t width) {

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "cuda/memory/allocator.hpp"
+#include "cuda/memory/block_pool.hpp"
 #include "cuda/memory/virtual_memory.hpp"
 
 namespace polyphase::cuda {

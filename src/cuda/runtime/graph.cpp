@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "cuda/memory/allocator.hpp"
+#include "cuda/memory/block_pool.hpp"
 #include "cuda/runtime/recording_lock.hpp"
 #include "cuda/runtime/runtime.hpp"
 #include "tensor/operation.hpp"

@@ -12,6 +12,7 @@
 
 #include "cuda/delay.hpp"
 #include "cuda/memory/allocator.hpp"
+#include "cuda/memory/block_pool.hpp"
 #include "cuda/runtime/runtime.hpp"
 #include "support/skip.hpp"
 #include "tensor/repeated_numbers.hpp"
