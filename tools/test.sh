@@ -46,7 +46,7 @@ done
 
 if [ $folder = build-asan ]; then
   # b_lundef: clang links the sanitizers' runtime only into programs, not into the library.
-  # Without optimization everything but the loops of src/cpu compiles in half the time (src/cpu/meson.build).
+  # Without optimization everything but the inner rooms compiles in half the time (src/meson.build).
   options+=(-Dbuildtype=plain -Doptimization=0 -Dcpp_args=-g1 "-Db_sanitize=address,undefined" -Db_lundef=false -Dcuda=disabled
     -Dbench=disabled)
   # lld takes a third of the time to link clang's runtime of the sanitizers into every program.
