@@ -115,7 +115,7 @@ class TextPart {
   };
 };
 
-/// All calls share these. As a template, every call would bring code of its own to compile, and <sstream> with it.
+/// Not a template: each call would instantiate it, and every source would include <sstream>.
 [[nodiscard]] std::string concat(std::initializer_list<TextPart> parts);
 template <class E>
 [[noreturn]] void throw_error(std::initializer_list<TextPart> parts) {

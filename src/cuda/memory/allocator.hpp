@@ -12,7 +12,7 @@
 
 namespace polyphase::cuda {
 
-// Of block_pool.hpp, which most users of an allocator do not need.
+// Defined in block_pool.hpp; most users of an allocator need neither.
 struct BlockPoolStats;
 struct LiveBlock;
 
