@@ -42,7 +42,7 @@ namespace bench = polyphase::bench;
 
 struct Asked {
   pp::Device device = pp::Device::cpu();
-  std::string match, precision, json;
+  std::string match, precision = "fp32", json;
 };
 
 struct Part {
