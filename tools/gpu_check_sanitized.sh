@@ -17,6 +17,7 @@ sanitized=(
   "cuda/conv/tensor_core/weights_in_registers/source_tma_16bit/source_tma_16bit racecheck synccheck"
   "cuda/conv/tensor_core/source_in_registers/phased_stride4/phased_stride4 racecheck synccheck"
   "cuda/conv/tensor_core/both_in_shared/preconverted/preconverted racecheck:3 synccheck"
+  "cuda/conv/tensor_core/recompute/by_tile/by_tile racecheck:2 synccheck"
   "cuda/conv/tensor_core/residual_unit/residual_unit racecheck:4 synccheck"
   "cuda/conv/tensor_core/wgrad/wgrad racecheck:3 synccheck"
   "cuda/conv/tensor_core/wgrad/few initcheck"

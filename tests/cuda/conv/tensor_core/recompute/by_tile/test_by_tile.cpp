@@ -59,7 +59,7 @@ void check_exact(const ConvArrays<float>& arrays, bool all) {
 TEST_CASE("by_tile: samples of other magnitudes lose no bit") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   if (!runs_by_tile()) SKIP_TEST("no wgmma, or the wide kernel is asked for");
-  for (const ConvProblem& p : by_tile_problems()) {
+  for (const ConvProblem& p : thinned(by_tile_problems())) {
     for (const int exponent : {-24, -126}) {
       ConvArrays<float> arrays(p, kSmallIntegers);
       scale_sources(arrays, [&](std::int64_t n, std::int64_t, std::int64_t) { return n == 1 ? exponent : 0; });
@@ -71,7 +71,7 @@ TEST_CASE("by_tile: samples of other magnitudes lose no bit") {
 TEST_CASE("by_tile: channels of other magnitudes lose no bit, nor do subnormal numbers") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   if (!runs_by_tile()) SKIP_TEST("no wgmma, or the wide kernel is asked for");
-  for (const ConvProblem& p : by_tile_problems()) {
+  for (const ConvProblem& p : thinned(by_tile_problems())) {
     ConvArrays<float> arrays(p, kSmallIntegers);  // weights of other output channels are 2^-17 to 2^-85 times as large
     const auto out = p.C_out / p.G;
     for (std::int64_t i = 0; i < arrays.w.size(); ++i)
@@ -91,7 +91,7 @@ TEST_CASE("by_tile: channels of other magnitudes lose no bit, nor do subnormal n
 TEST_CASE("by_tile: quiet parts of rows are as accurate as plain sums, with the same bits from run to run") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   if (!runs_by_tile()) SKIP_TEST("no wgmma, or the wide kernel is asked for");
-  for (const ConvProblem& p : by_tile_problems()) {
+  for (const ConvProblem& p : thinned(by_tile_problems())) {
     for (const int exponent : {-17, -100}) {
       ConvArrays<float> arrays(p, kNormal);
       scale_sources(arrays, [&](std::int64_t, std::int64_t, std::int64_t i) { return i / 150 % 2 == 1 ? exponent : 0; });
@@ -111,7 +111,7 @@ TEST_CASE("by_tile: quiet parts of rows are as accurate as plain sums, with the 
 TEST_CASE("by_tile: an infinity and a NaN reach the outputs of their taps and no other") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   if (!runs_by_tile()) SKIP_TEST("no wgmma, or the wide kernel is asked for");
-  for (const ConvProblem& p : by_tile_problems()) {
+  for (const ConvProblem& p : thinned(by_tile_problems())) {
     ConvArrays<float> arrays(p, kSmallIntegers);
     scale_sources(arrays, [](std::int64_t n, std::int64_t, std::int64_t) { return n == 1 ? -30 : 0; });
     make_unusual(arrays, arrays.x.size() / 2);
