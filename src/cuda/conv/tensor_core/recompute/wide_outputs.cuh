@@ -5,6 +5,7 @@
 
 #include "cuda/conv/epilogue/epilogue.cuh"
 #include "cuda/conv/tap_gemm.hpp"
+#include "cuda/conv/tensor_core/pipeline/untouched.cuh"
 #include "cuda/conv/tensor_core/recompute/exact_source.cuh"
 #include "cuda/conv/tensor_core/recompute/exact_sum.cuh"
 
@@ -62,15 +63,10 @@ struct WideOutputs {
   }
   /// The outputs next to a column's that no tap reaches, in forward; the last class also has the phases without taps.
   __device__ __forceinline__ void finish_untouched(const Column& of, std::int64_t position) const {
-    const std::int64_t a = of.column % gemm.classes, end = a + 1 == gemm.classes ? gemm.phase_classes : a + 1;
-    if (!exact.is_forward || (gemm.out_gcd == 1 && end == a + 1)) return;
-    if (position >= gemm.position_begin + gemm.position_count) return;
-    for (std::int64_t b = a; b < end; ++b) {
-      for (std::int64_t r = b == a ? 1 : 0; r < gemm.out_gcd; ++r) {
-        const std::int64_t t = gemm.out_stride * position + b * gemm.out_class_step + gemm.out_origin + r;
-        if (t >= 0 && t < gemm.out_length) finish(of, of.row + t, 0.0F);
-      }
-    }
+    if (!exact.is_forward || position >= gemm.position_begin + gemm.position_count) return;
+    for_untouched(
+        gemm, gemm.out_stride * position + gemm.out_origin, of.column % gemm.classes, [] { return 0.0F; },
+        [&](std::int64_t t, float nothing) { finish(of, of.row + t, nothing); });
   }
 
   /// Stores a warp's sums of one column and 32 positions, lane by lane; infinite ones and NaN are summed again by FFMA. Returns

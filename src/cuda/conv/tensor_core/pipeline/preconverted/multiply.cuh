@@ -74,11 +74,11 @@ struct WideUnits {
   std::uint32_t a_depth, b_depth, a_part, b_part;
 
   /// sums += high*high (sums = high*high for split operands); cross += high*low + low*high in a separate group.
-  template <int kPhased4, int kCross>
+  template <int kUnits, int kCross>
   __device__ __forceinline__ void multiply(float (&sums)[kN / 2], float (&cross)[kCross]) const {
     ptx::wgmma_fence();
 #pragma unroll
-    for (int i = 0; i < kPhased4 * kPreconvertedDepths; ++i) {
+    for (int i = 0; i < kUnits * kPreconvertedDepths; ++i) {
       const std::uint64_t a = (i < kPreconvertedDepths ? a0 : a1) + i % kPreconvertedDepths * a_depth;
       const std::uint64_t b = (i < kPreconvertedDepths ? b0 : b1) + i % kPreconvertedDepths * b_depth;
       Mma::multiply(sums, a, b, !Operand::kSplit || i > 0);
@@ -86,7 +86,7 @@ struct WideUnits {
     ptx::wgmma_commit();
     if constexpr (Operand::kSplit) {
 #pragma unroll
-      for (int i = 0; i < kPhased4 * kPreconvertedDepths; ++i) {
+      for (int i = 0; i < kUnits * kPreconvertedDepths; ++i) {
         const std::uint64_t a = (i < kPreconvertedDepths ? a0 : a1) + i % kPreconvertedDepths * a_depth;
         const std::uint64_t b = (i < kPreconvertedDepths ? b0 : b1) + i % kPreconvertedDepths * b_depth;
         Mma::multiply(cross, a + a_part, b, true);

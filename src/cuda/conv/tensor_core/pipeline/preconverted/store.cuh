@@ -12,11 +12,29 @@
 #include "cuda/conv/tensor_core/pipeline/preconverted/place.cuh"
 #include "cuda/conv/tensor_core/pipeline/preconverted/tiling.hpp"
 #include "cuda/conv/tensor_core/pipeline/scaled_finish.cuh"
+#include "cuda/conv/tensor_core/pipeline/untouched.cuh"
 #include "cuda/ptx/async_copy.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/mma.cuh"
 
 namespace polyphase::cuda::tensor_core {
+
+/// Floats from column to column of what stage_next_sums() stages.
+inline constexpr int kStagedPitch = 33;
+
+/// memory[column * kStagedPitch + position] = a warpgroup's next sums: of 64 columns and 32 positions. The ones after them are
+/// next then.
+template <int kSums>
+__device__ __forceinline__ void stage_next_sums(float* memory, int barrier, int thread, float (&sums)[kSums]) {
+  const int own = thread / 32 * 16 + thread % 32 / 4, j = 2 * (thread % 4);
+  ptx::named_barrier(barrier, 128);
+#pragma unroll
+  for (int i = 0; i < 16; ++i) memory[(own + i % 4 / 2 * 8) * kStagedPitch + i / 4 * 8 + j + i % 2] = sums[i];
+    // Shifts the next numbers to where the loop reads them: registers cannot be indexed.
+#pragma unroll
+  for (int i = 0; i + 16 < kSums; ++i) sums[i] = sums[i + 16];
+  ptx::named_barrier(barrier, 128);
+}
 
 /// Sums of thread (warp, lane): columns 16*warp + lane/4 and that + 8, positions 8*g + 2*(lane%4) and the next (PTX ISA).
 template <class T, int kN, int kStagedBytes>
@@ -355,19 +373,12 @@ struct PreconvertedStore {
   /// Writes any classes, dilation and phases without taps, element by element: four numbers g of every j at a time.
   template <int kSums>
   __device__ __forceinline__ void store_scattered(const PreconvertedPlace& place, float (&sums)[kSums]) const {
-    constexpr int kPitch = 33;
     float* memory = reinterpret_cast<float*>(staging);
-    const int own = thread / 32 * 16 + thread % 32 / 4, j = 2 * (thread % 4), lane = thread % 32;
+    const int lane = thread % 32;
     const auto classes = static_cast<std::uint32_t>(gemm.classes);
 #pragma unroll 1
     for (int pass = 0; pass < kSums / 16; ++pass) {
-      ptx::named_barrier(barrier, 128);
-#pragma unroll
-      for (int i = 0; i < 16; ++i) memory[(own + i % 4 / 2 * 8) * kPitch + i / 4 * 8 + j + i % 2] = sums[i];
-        // Shifts the next numbers to where the loop reads them: registers cannot be indexed.
-#pragma unroll
-      for (int i = 0; i + 16 < kSums; ++i) sums[i] = sums[i + 16];
-      ptx::named_barrier(barrier, 128);
+      stage_next_sums(memory, barrier, thread, sums);
       const Where here = where(place.position + pass * 32 + lane);
       if (here.n >= gemm.N || here.in_sample >= tiling.sample_positions) continue;
       for (int c = thread / 32; c < tiling.usable && place.column + c < gemm.columns; c += 4) {
@@ -375,21 +386,10 @@ struct PreconvertedStore {
         const std::uint32_t a = static_cast<std::uint32_t>(place.column) + c - channel * classes;
         T* to = out + row_of(here.n, place.g, channel);
         const std::int64_t t = here.t0 + a * gemm.out_class_step;
-        if (t >= 0 && t < gemm.out_length) to[t] = static_cast<T>(memory[c * kPitch + lane]);
-        fill_untouched(to, here.t0, a, bias_of(place, channel));
-      }
-    }
-  }
-
-  /// Next to class a are positions that no tap reaches; the last class also writes the phases without taps.
-  __device__ __forceinline__ void fill_untouched(T* to, std::int64_t t0, std::uint32_t a, float offset) const {
-    const std::int64_t end = a + 1 == gemm.classes ? gemm.phase_classes : a + 1;
-    if (gemm.out_gcd == 1 && end == a + 1) return;
-    const auto nothing = static_cast<T>(finish.epilogue.apply(offset));
-    for (std::int64_t b = a; b < end; ++b) {
-      for (std::int64_t r = b == a ? 1 : 0; r < gemm.out_gcd; ++r) {
-        const std::int64_t t = t0 + b * gemm.out_class_step + r;
-        if (t >= 0 && t < gemm.out_length) to[t] = nothing;
+        if (t >= 0 && t < gemm.out_length) to[t] = static_cast<T>(memory[c * kStagedPitch + lane]);
+        for_untouched(
+            gemm, here.t0, a, [&] { return static_cast<T>(finish.epilogue.apply(bias_of(place, channel))); },
+            [&](std::int64_t untouched, T nothing) { to[untouched] = nothing; });
       }
     }
   }

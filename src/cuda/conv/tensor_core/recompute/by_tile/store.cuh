@@ -45,27 +45,19 @@ struct SubtilePlace {
   std::int64_t n, g, column, position;  // position: of the sample, from position_begin on
 };
 
-/// Stores any epilogue, output by output, through 33 * 64 floats. Overwrites `sums`.
+/// Stores any epilogue, output by output, through 64 * kStagedPitch floats. Overwrites `sums`.
 __device__ __forceinline__ void store_each(const WideOutputs& outputs, int usable, const SubtilePlace& place, float* memory,
                                            int barrier, float (&sums)[kByTileSums]) {
-  constexpr int kPitch = 33;
   const TapGemm& gemm = outputs.gemm;
   const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32;
-  const int own = thread / 32 * 16 + lane / 4, j = 2 * (lane % 4);
 #pragma unroll 1
   for (int pass = 0; pass < kByTileSums / 16; ++pass) {
-    ptx::named_barrier(barrier, 128);
-#pragma unroll
-    for (int i = 0; i < 16; ++i) memory[(own + i % 4 / 2 * 8) * kPitch + i / 4 * 8 + j + i % 2] = sums[i];
-      // Shifts the next numbers to where the loop reads them: registers cannot be indexed.
-#pragma unroll
-    for (int i = 0; i + 16 < kByTileSums; ++i) sums[i] = sums[i + 16];
-    ptx::named_barrier(barrier, 128);
+    stage_next_sums(memory, barrier, thread, sums);
     const std::int64_t position = gemm.position_begin + place.position + pass * 32 + lane;
     for (int c = thread / 32; c < usable && place.column + c < gemm.columns; c += 4) {
       const WideOutputs::Column of = outputs.column_of(place.n, place.g, place.column + c);
       float* const to = outputs.at(of, position);
-      if (to != nullptr) outputs.finish(of, to, memory[c * kPitch + lane]);
+      if (to != nullptr) outputs.finish(of, to, memory[c * kStagedPitch + lane]);
       outputs.finish_untouched(of, position);
     }
   }

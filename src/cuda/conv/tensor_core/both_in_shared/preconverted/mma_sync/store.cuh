@@ -5,6 +5,7 @@
 
 #include "cuda/conv/tensor_core/pipeline/preconverted/store.cuh"
 #include "cuda/conv/tensor_core/pipeline/scaled_finish.cuh"
+#include "cuda/conv/tensor_core/pipeline/untouched.cuh"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -223,21 +224,9 @@ struct MmaStore {
       const std::int64_t t = t0 + a * gemm.out_class_step;
       T* to = out + row_of(n, place.g, channel);
       if (t >= 0 && t < gemm.out_length) write(place, memory[row * pass.pitch + p], channel, to + t);
-      fill_untouched(place, to, t0, a, channel);
-    }
-  }
-
-  /// Next to class a are positions that no tap reaches; the last class also writes the phases without taps.
-  __device__ __forceinline__ void fill_untouched(const MmaPlace& place, T* to, std::int64_t t0, std::int64_t a,
-                                                 std::uint32_t channel) const {
-    const std::int64_t end = a + 1 == gemm.classes ? gemm.phase_classes : a + 1;
-    if (gemm.out_gcd == 1 && end == a + 1) return;
-    const auto nothing = static_cast<T>(bias_of(place, channel));
-    for (std::int64_t b = a; b < end; ++b) {
-      for (std::int64_t r = b == a ? 1 : 0; r < gemm.out_gcd; ++r) {
-        const std::int64_t t = t0 + b * gemm.out_class_step + r;
-        if (t >= 0 && t < gemm.out_length) write(place, nothing, channel, to + t);
-      }
+      for_untouched(
+          gemm, t0, a, [&] { return static_cast<T>(bias_of(place, channel)); },
+          [&](std::int64_t untouched, T nothing) { write(place, nothing, channel, to + untouched); });
     }
   }
 };
