@@ -94,11 +94,11 @@ __device__ __forceinline__ bool is_mixed_of_thread(const OperandHeader* header) 
          ((words[0] & SampleWord::kHasSmallWeights) != 0 || is_mixed(most, quiet, small));
 }
 
-/// The exponent of a source's scale. Called by whole warps.
-__device__ __forceinline__ int source_exponent(const OperandHeader* header) {
+/// The exponent of a source's scale, which makes the largest of the sample 2^target. Called by whole warps.
+__device__ __forceinline__ int source_exponent(const OperandHeader* header, int target = kSourceTarget) {
   static_assert(kSampleBlocksOfSource == 32);
   const std::uint32_t own = SampleWord::of_lane(header->sample) & SampleWord::kExponent;
-  return scale_exponent(__reduce_max_sync(0xffffffffU, own), kSourceTarget);
+  return scale_exponent(__reduce_max_sync(0xffffffffU, own), target);
 }
 
 /// log2 of the factor for a sum. Called by whole warps.

@@ -46,7 +46,7 @@ class WideGather {
  private:
   WideCall call_;
   std::optional<ByTileTiling> by_tile_;
-  std::size_t words_;
+  std::size_t words_ = 0;
   Buffer memory_;
 };
 

@@ -19,7 +19,7 @@ struct WideBlocks {
     std::uint32_t any;     ///< not 0 where something is left
     std::uint32_t listed;  ///< outputs that asked for a place in the list
     std::uint32_t marked;  ///< not 0 where a block is marked
-    std::uint32_t unused;
+    std::uint32_t unused;  ///< the list begins at a multiple of eight bytes
   };
   Words* words = nullptr;
   std::uint8_t* marks = nullptr;  ///< a byte for each block: position blocks the fastest, then column blocks, groups, samples

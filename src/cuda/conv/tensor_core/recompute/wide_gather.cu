@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(kWideThreads, kWideBlocksOfMultiprocessor)
   wait_for_grid_before();
   const WideBlocks& wide = exact.wide;
   if (wide.words->any == 0) return;
-  const int source_power = scale_exponent(__reduce_max_sync(0xffffffffU, source->sample[threadIdx.x % 32]), kWideSourceTarget);
+  const int source_power = source_exponent(source, kWideSourceTarget);
   const int weight_power = scale_exponent(*largest_weight, kWideWeightTarget);
   const int power = -source_power - weight_power;
   const WideOutputs outputs{gemm, exact, epilogue, bias, out};
@@ -203,21 +203,30 @@ void launch_wide(const WideCall& call, const OperandHeader* source, const std::u
   check_launch("conv tensor_core: wide");
 }
 
-/// The sizes of a call's memory.
+/// A call's memory, for the wide kernel or the by_tile kernel: sizes, and where things begin, in bytes. None for 16-bit
+/// tensors.
 struct WideMemory {
   std::int64_t column_blocks, position_blocks;
   std::size_t words = 0;  // zeros at first
+  std::int64_t marks = sizeof(WideBlocks::Words), list = 0, bytes = 0;
   std::uint32_t list_size = 0;
 
-  WideMemory(const TapGemm& gemm, const ConvProblem& problem)
-      : column_blocks((gemm.columns + kWideColumns - 1) / kWideColumns),
-        position_blocks((gemm.position_count + kWidePositions - 1) / kWidePositions) {
-    const std::int64_t blocks = gemm.N * gemm.G * column_blocks * position_blocks;
-    if (problem.dtype != DType::f32 || blocks == 0) return;
+  WideMemory(const WideCall& call, const std::optional<ByTileTiling>& by_tile)
+      : column_blocks((call.gemm.columns + kWideColumns - 1) / kWideColumns),
+        position_blocks((call.gemm.position_count + kWidePositions - 1) / kWidePositions) {
+    const std::int64_t blocks = call.gemm.N * call.gemm.G * column_blocks * position_blocks;
+    if (call.exact.problem.dtype != DType::f32 || blocks == 0) return;
+    if (by_tile) {
+      const ByTileMemory of(call.gemm, *by_tile);
+      words = static_cast<std::size_t>(of.zeros) / sizeof(std::uint32_t);
+      marks = of.marks, list = of.list, bytes = of.bytes, list_size = of.list_size;
+      return;
+    }
     words = sizeof(WideBlocks::Words) / 4 + static_cast<std::size_t>((blocks + 7) / 8 * 2);
+    list = static_cast<std::int64_t>(words * sizeof(std::uint32_t));
     list_size = static_cast<std::uint32_t>(std::min(kMostListed, blocks * kListedOfBlock));
+    bytes = list + list_size * static_cast<std::int64_t>(sizeof(std::int64_t));
   }
-  [[nodiscard]] std::size_t bytes() const { return words * sizeof(std::uint32_t) + list_size * sizeof(std::int64_t); }
 };
 
 }  // namespace
@@ -229,26 +238,17 @@ WideGather::WideGather(const Gather& call)
 WideGather::WideGather(const WideCall& call)
     : call_(call),
       by_tile_(call.exact.problem.dtype == DType::f32 ? by_tile_tiling(call) : std::nullopt),
-      words_(by_tile_ ? static_cast<std::size_t>(ByTileMemory(call.gemm, *by_tile_).zeros) / sizeof(std::uint32_t)
-                      : WideMemory(call.gemm, call.exact.problem).words),
-      memory_(by_tile_ ? static_cast<std::size_t>(ByTileMemory(call.gemm, *by_tile_).bytes)
-                       : WideMemory(call.gemm, call.exact.problem).bytes(),
-              call.device) {
+      memory_(static_cast<std::size_t>(WideMemory(call, by_tile_).bytes), call.device) {
+  const WideMemory sizes(call, by_tile_);
+  words_ = sizes.words;
   if (words_ == 0) return;
-  const WideMemory sizes(call.gemm, call.exact.problem);
   auto* const memory = memory_.as<unsigned char>();
-  auto* const head = reinterpret_cast<WideBlocks::Words*>(memory);
-  call_.exact.wide = {head,
-                      reinterpret_cast<std::uint8_t*>(head + 1),
-                      reinterpret_cast<std::int64_t*>(memory + 4 * words_),
+  call_.exact.wide = {reinterpret_cast<WideBlocks::Words*>(memory),
+                      memory + sizes.marks,
+                      reinterpret_cast<std::int64_t*>(memory + sizes.list),
                       sizes.list_size,
                       sizes.column_blocks,
                       sizes.position_blocks};
-  if (!by_tile_) return;
-  const ByTileMemory at(call.gemm, *by_tile_);
-  call_.exact.wide.marks = memory + at.marks;
-  call_.exact.wide.list = reinterpret_cast<std::int64_t*>(memory + at.list);
-  call_.exact.wide.list_size = at.list_size;
 }
 
 Marks WideGather::marks(const std::uint32_t* small_weights) const {

@@ -26,8 +26,8 @@ struct TicketRing {
   __device__ __forceinline__ std::uint32_t full() const { return ptx::shared_address(&shared.full[ring.stage]); }
   __device__ __forceinline__ std::uint32_t empty() const { return ptx::shared_address(&shared.empty[ring.stage]); }
   __device__ __forceinline__ void wait_for_place() const { ptx::mbarrier_wait(empty(), ring.parity ^ 1); }
+  /// After wait_for_place().
   __device__ __forceinline__ void put(const uint4& ticket) {
-    wait_for_place();
     shared.tickets[ring.stage] = ticket;
     ptx::mbarrier_arrive(full());
     ring.advance(ByTileShared::kSlots);

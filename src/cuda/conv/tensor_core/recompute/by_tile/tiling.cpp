@@ -24,6 +24,7 @@ std::optional<ByTileTiling> make_by_tile_tiling(const TapGemm& gemm, int parts, 
   tiling.unit_positions = steps.tile_positions;
   tiling.units_of_sample = divide_up(gemm.position_count, tiling.unit_positions);
   tiling.units = gemm.N * gemm.G * tiling.units_of_sample;
+  if (tiling.units == 0) return {};
   // Samples begin at whole units, and none of their positions is left out.
   SourceLayout& source = steps.source;
   source.position_begin = gemm.position_begin;

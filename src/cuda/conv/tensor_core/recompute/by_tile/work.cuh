@@ -28,7 +28,6 @@ struct ByTileWords {
   std::uint32_t ticket;      ///< tickets that were taken
   std::uint32_t units;       ///< in the list
   std::uint32_t needs_tf32;  ///< not 0 where weights of a column are too different for f16
-  std::uint32_t unused;
 };
 
 #ifdef __CUDACC__
