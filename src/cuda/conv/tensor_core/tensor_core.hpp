@@ -36,4 +36,8 @@ struct WgradTiling;
 void wgrad_by(const WgradTiling& tiling, const ConvProblem& problem, Precision precision, const void* x, const void* y, void* w,
               int device, cudaStream_t stream);
 
+/// The same with one of wide_wgrad_candidates() for f32, with the exponents of f32: what wgrad() does where magnitudes differ.
+void wgrad_wide_by(const WgradTiling& tiling, const ConvProblem& problem, Precision precision, const void* x, const void* y,
+                   void* w, int device, cudaStream_t stream);
+
 }  // namespace polyphase::cuda::tensor_core

@@ -25,6 +25,8 @@ struct OperandTraits {
   static constexpr int kParts = kParts_, kVector = 8, kDepth = 16;
   static constexpr bool kSplit = kParts_ == 2;
   static constexpr bool kScaled = sizeof(T) == 4;  ///< multiplied by a power of two, so that it fits a half
+  /// Has the exponents of f32: parts that are not scaled against each other, of which three have all bits of an f32.
+  static constexpr bool kWide = kScaled && kType_ == ptx::Tensor::bf16;
   // A scaled sum this large loses less than 2^-24 of itself per number that is too small: at most 2^-36 times the other
   // operand's 2^16. With one part it loses less than 2^-13: at most 2^-25 * 2^16.
   static constexpr double kLeastSafe = kSplit ? 32 : 16;
@@ -33,6 +35,8 @@ using SplitF16 = OperandTraits<float, ptx::Tensor::f16, 2>;
 /// Precision::tf32 without tf32 instructions: the high half alone has the ten mantissa bits, at twice the speed and half the
 /// memory.
 using ScaledF16 = OperandTraits<float, ptx::Tensor::f16, 1>;
+using Bf16x2 = OperandTraits<float, ptx::Tensor::bf16, 2>;
+using Bf16x3 = OperandTraits<float, ptx::Tensor::bf16, 3>;
 using F16 = OperandTraits<__half, ptx::Tensor::f16, 1>;
 using Bf16 = OperandTraits<__nv_bfloat16, ptx::Tensor::bf16, 1>;
 

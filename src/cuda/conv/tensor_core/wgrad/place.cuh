@@ -13,7 +13,9 @@ struct WgradPlace {
   int own_shift;                              // the first that no block before it has
   int slice;
   std::int64_t first_chunk, last_chunk;
-  float* free;  // shared memory for sums of two consumers
+  int begun;       // steps that can be copied before the first has ended
+  int when_begun;  // those left at the last of them, itself included
+  float* free;     // shared memory for sums of two consumers
 };
 
 __device__ __forceinline__ WgradPlace wgrad_place(std::uint32_t block, const WgradTiling& tiling) {
@@ -32,6 +34,8 @@ __device__ __forceinline__ WgradPlace wgrad_place(std::uint32_t block, const Wgr
   place.first_chunk = place.slice * tiling.chunks_per_slice;
   place.free = nullptr;
   place.last_chunk = min(place.first_chunk + tiling.chunks_per_slice, tiling.chunks);
+  place.begun = min(static_cast<int>(place.last_chunk - place.first_chunk), min(tiling.columns_stages, tiling.rows_stages));
+  place.when_begun = static_cast<int>(place.last_chunk - place.first_chunk) - place.begun + 1;
   return place;
 }
 

@@ -14,12 +14,13 @@
 
 namespace polyphase::cuda::tensor_core {
 
+inline constexpr float kSafeOfSmall = 2048;
 inline constexpr int kRecomputeLoads = 8;  // outstanding loads per side and thread
 
 /// A scaled sum at least this large loses little through numbers below the normal halves: each of `small` loses at most 2^-36
 /// (2^-25 with one part) times the other side's `most`, which has to be less than 2^-24 (2^-12) of the sum.
 __device__ __forceinline__ float least_safe_weight(SmallCount small, float most) {
-  return static_cast<float>(small) * most * (1.0F / 2048);
+  return static_cast<float>(small) * most * (1.0F / kSafeOfSmall);
 }
 
 /// Weights whose magnitude is not at least `least` are recomputed. NaN always is; all are if `least` is NaN, because some

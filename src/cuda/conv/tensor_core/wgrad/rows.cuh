@@ -25,6 +25,7 @@ namespace polyphase::cuda::tensor_core {
 struct WgradRowBlock {
   WgradPlace place;
   std::uint64_t barriers[3][2 * kWgradStages];
+  bool ends_early;  // all is left to the wide kernel
 };
 static_assert(sizeof(WgradRowBlock) <= 1024);
 
@@ -77,9 +78,11 @@ __device__ __forceinline__ void list_copies(const WgradTiling& tiling, const Wgr
   }
 }
 
-/// Issues all copies of a block, by a warp, one per lane: a single thread would take longer than the copies.
+/// Issues all copies of a block, by a warp, one per lane: a single thread would take longer than the copies. ends_early() is
+/// asked when the rings are full for the first time. If it is true, no more are issued.
+template <bool kMayEnd, class EndsEarly>
 __device__ __forceinline__ void copy_steps(const WgradTiling& tiling, const WgradPlace& place, const WgradBuffers& buffers,
-                                           const WgradCopy* list) {
+                                           const WgradCopy* list, EndsEarly ends_early) {
   const auto lane = static_cast<int>(threadIdx.x);
   const int columns = copies_of(tiling.columns), all = columns + copies_of(tiling.rows);
   Ring row_ring, column_ring;
@@ -112,6 +115,9 @@ __device__ __forceinline__ void copy_steps(const WgradTiling& tiling, const Wgra
     column_ring.advance(tiling.columns_stages);
     row_ring.advance(tiling.rows_stages);
     if (++chunk == static_cast<int>(tiling.chunks_per_row)) chunk = 0, ++n;
+    if constexpr (kMayEnd) {
+      if (left == place.when_begun && ends_early()) return;
+    }
   }
 }
 
@@ -158,11 +164,19 @@ __device__ __forceinline__ void hide_items(const WgradRowItem (&items)[kItems], 
       if (items[i].within < hidden) words[i][c] = static_cast<std::uint32_t>(zero);
 }
 
-/// An item of two positions: the 8 channels at the first are written, then those at the second, with their low halves
-/// `low_bytes` after the high ones (may be negative).
+/// Writes the parts of 8 channels at one position, from part to part `part_bytes` (may be negative).
+template <int kParts>
+__device__ __forceinline__ void write_parts(unsigned char* to, int part_bytes, const std::uint32_t (&parts)[kParts][4]) {
+#pragma unroll
+  for (int part = 0; part < kParts; ++part)
+    *reinterpret_cast<uint4*>(to + part * part_bytes) =
+        make_uint4(parts[part][0], parts[part][1], parts[part][2], parts[part][3]);
+}
+
+/// An item of two positions: the 8 channels at the first are written, then those at the second.
 template <class Operand>
 __device__ __forceinline__ void convert_pair(const WgradRowItem* items, const unsigned char* from, unsigned char* to,
-                                             int low_bytes, const int (&channel)[8], int hidden, float scale,
+                                             int part_bytes, const int (&channel)[8], int hidden, float scale,
                                              WgradRange& range) {
   const auto load = [&](const WgradRowItem& item, std::uint32_t(&words)[2][8]) {
     auto first = static_cast<int>(item.from);
@@ -184,11 +198,9 @@ __device__ __forceinline__ void convert_pair(const WgradRowItem* items, const un
   __half2 least = __float2half2_rn(1.0F);
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    std::uint32_t high[4], low[4];
-    WgradSplit<Operand>::split(words[i], scale, high, low, range, least);
-    if (item.to == kNoItem) continue;
-    *reinterpret_cast<uint4*>(to + item.to + i * 16) = make_uint4(high[0], high[1], high[2], high[3]);
-    *reinterpret_cast<uint4*>(to + item.to + i * 16 + low_bytes) = make_uint4(low[0], low[1], low[2], low[3]);
+    std::uint32_t parts[Operand::kParts][4];
+    WgradSplit<Operand>::split(words[i], scale, parts, range, least);
+    if (item.to != kNoItem) write_parts(to + item.to + i * 16, part_bytes, parts);
   }
   if (WgradSplit<Operand>::is_small(least)) {
     load(*items, words);  // rare: no registers for them until here
@@ -213,8 +225,8 @@ __device__ __forceinline__ void convert_steps(const WgradTiling& tiling, const W
     channel[c] = c % side.raw.classes * side.raw.class_bytes +
                  (c / side.raw.classes * side.raw.width + before) * static_cast<int>(sizeof(T));
   }
-  const int part_bytes = tiling.stage_bytes / Operand::kParts;
-  const int high_bytes = kLowFirst ? part_bytes : 0, low_bytes = kLowFirst ? -part_bytes : part_bytes;
+  const int bytes_of_part = tiling.stage_bytes / Operand::kParts;
+  const int first_part = kLowFirst ? bytes_of_part : 0, part_bytes = kLowFirst ? -bytes_of_part : bytes_of_part;
   constexpr int kConverters = kWarps * 32;
   Ring raw, tile;
   auto chunk = static_cast<int>(place.first_chunk % tiling.chunks_per_row);
@@ -223,11 +235,11 @@ __device__ __forceinline__ void convert_steps(const WgradTiling& tiling, const W
     ptx::mbarrier_wait(buffers.columns.full(raw.stage), raw.parity);
     ptx::mbarrier_wait(buffers.tiles.empty(tile.stage), tile.parity ^ 1);
     const unsigned char* from = buffers.columns.at(raw.stage);
-    unsigned char* to = buffers.tiles.at(tile.stage) + high_bytes;
+    unsigned char* to = buffers.tiles.at(tile.stage) + first_part;
     if constexpr (kPairs) {
 #pragma unroll 1
       for (int slot = 0; slot < slots; ++slot)
-        convert_pair<Operand>(items + slot * kConverters, from, to, low_bytes, channel, hidden, scale, range);
+        convert_pair<Operand>(items + slot * kConverters, from, to, part_bytes, channel, hidden, scale, range);
     } else {
 #pragma unroll 1
       for (int slot = 0; slot < slots; slot += kItems) {
@@ -245,12 +257,9 @@ __device__ __forceinline__ void convert_steps(const WgradTiling& tiling, const W
         __half2 least = __float2half2_rn(1.0F);
 #pragma unroll
         for (int i = 0; i < kItems; ++i) {
-          std::uint32_t high[4], low[4];
-          WgradSplit<Operand>::split(words[i], scale, high, low, range, least);
-          if (own[i].to == kNoItem) continue;
-          *reinterpret_cast<uint4*>(to + own[i].to) = make_uint4(high[0], high[1], high[2], high[3]);
-          if constexpr (Operand::kParts == 2)
-            *reinterpret_cast<uint4*>(to + own[i].to + low_bytes) = make_uint4(low[0], low[1], low[2], low[3]);
+          std::uint32_t parts[Operand::kParts][4];
+          WgradSplit<Operand>::split(words[i], scale, parts, range, least);
+          if (own[i].to != kNoItem) write_parts(to + own[i].to, part_bytes, parts);
         }
         if (WgradSplit<Operand>::is_small(least)) {
 #pragma unroll

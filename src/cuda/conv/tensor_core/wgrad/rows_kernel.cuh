@@ -1,8 +1,12 @@
 #pragma once
 // The kernel of the weight gradient by rows (rows.cuh).
 
+#include <type_traits>
+
 #include "cuda/conv/tensor_core/operand/convert_rows.cuh"
 #include "cuda/conv/tensor_core/wgrad/rows_multiply.cuh"
+#include "cuda/conv/tensor_core/wgrad/wide/sample.cuh"
+#include "cuda/conv/tensor_core/wgrad/wide/sums.cuh"
 #include "cuda/kernel/dependent_launch.cuh"
 #include "cuda/ptx/opaque.cuh"
 
@@ -48,6 +52,8 @@ __device__ __forceinline__ bool add_turns(float* shared, int thread, bool keeps,
 /// With split numbers a consumer begins its products when half or all of the other's are issued; otherwise both would convert
 /// and multiply at the same time. The named barrier at which the first one waits; the second's is the next.
 inline constexpr int kFirstTurn = 2;
+inline constexpr int kConsumersDone = 1;
+inline constexpr int kEndKnown = 4;  // the named barrier of all threads after which ends_early is there
 
 /// All steps of a consumer warpgroup.
 template <class Operand, int kN, int kShifts, int kProducers>
@@ -78,7 +84,7 @@ __device__ __forceinline__ void consume_stride1(const ConvProblem& problem, cons
   auto chunk = static_cast<int>(place.first_chunk % tiling.chunks_per_row);
   auto left = static_cast<int>(place.last_chunk - place.first_chunk);
   const auto flushes = static_cast<int>(tiling.flushes);
-  constexpr bool kOneAtATime = Operand::kParts == 2 && kN <= 64;
+  constexpr bool kOneAtATime = Operand::kParts >= 2 && kN <= 64;
   if constexpr (kOneAtATime) {
     if (group == 1 && left > 0) ptx::named_arrive(kFirstTurn, 256);
   }
@@ -100,28 +106,29 @@ __device__ __forceinline__ void consume_stride1(const ConvProblem& problem, cons
       ptx::opaque(rows.step);
       ptx::opaque(rows.position);
       ptx::opaque(rows.box_bytes);
-      std::uint32_t high[kAtOnce][4], low[kAtOnce][4];
-      rows.template load<kDense, 0>(rows_scale, hidden, high, low, range);
+      std::uint32_t parts[kAtOnce][Operand::kParts][4];
+      rows.template load<kDense, 0>(rows_scale, hidden, parts, range);
       await_tile();
       if constexpr (Operand::kParts == 2 && kN > 64) {
-        multiply_fragments<Operand, kN, kShifts>(at, high, low, rows_read, release, total);
-      } else if constexpr (Operand::kParts == 2) {
+        multiply_fragments<Operand, kN, kShifts>(at, parts, rows_read, release, total);
+      } else if constexpr (Operand::kParts >= 2) {
         const bool awaited = group == 0 || left > 1;
         const auto on_way = [&] {
           if (awaited) ptx::named_arrive(kFirstTurn + 1 - group, 256);
         };
         ptx::named_barrier(kFirstTurn + group, 256);
-        if constexpr (kTogether)
-          multiply_rows_together<Operand, kN, kShifts>(at, high, low, rows_read, release, on_way, total);
+        if constexpr (Operand::kWide)
+          multiply_rows_wide<Operand, kN, kShifts>(at, parts, rows_read, release, on_way, total);
+        else if constexpr (kTogether)
+          multiply_rows_together<Operand, kN, kShifts>(at, parts, rows_read, release, on_way, total);
         else
-          multiply_rows_split<Operand, kN, kShifts>(at, high, low, rows_read, release, on_way, total);
+          multiply_rows_split<Operand, kN, kShifts>(at, parts, rows_read, release, on_way, total);
       } else {
         const auto done = [&] {
           rows_read();
           release();
         };
-        multiply_rows_on<Operand, kN, kShifts, kDense, kAtOnce>(rows, at, rows_scale, hidden, go_on, high, low, done, range,
-                                                                total);
+        multiply_rows_on<Operand, kN, kShifts, kDense, kAtOnce>(rows, at, rows_scale, hidden, go_on, parts, done, range, total);
       }
       raw.advance(tiling.rows_stages);
       tile.advance(tiling.stages);
@@ -166,11 +173,31 @@ __device__ __forceinline__ void begin_barriers(const WgradBuffer& buffer, std::u
   }
 }
 
+/// The kernel's last argument: where it writes kAllMarked, or null; the wide kernel's sums.
+template <class Operand>
+using WgradRest = std::conditional_t<Operand::kWide, WideSums, std::uint32_t*>;
+
 template <class Operand, int kN, int kShifts>
 __global__ void __launch_bounds__(wgrad_row_threads({kN, kShifts}, Operand::kParts), 1)
     wgrad_rows_kernel(const __grid_constant__ ConvProblem problem, const __grid_constant__ WgradTiling tiling,
-                      const __grid_constant__ WgradMaps maps, float* __restrict__ partial, WgradScales* scales) {
+                      const __grid_constant__ WgradMaps maps, float* __restrict__ partial, WgradScales* scales,
+                      const __grid_constant__ WgradRest<Operand> rest) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  std::uint32_t block_index = blockIdx.x;
+  if constexpr (Operand::kWide) {
+    wait_for_grid_before();
+    if (*rest.wide.any == 0) return;
+    block_index = rest.take_ticket();
+    const auto products = static_cast<std::uint32_t>(tiling.jobs * tiling.slices);
+    if (block_index >= products) {
+      extern __shared__ __align__(16) unsigned char shared[];
+      return rest.store(reinterpret_cast<double*>(shared), products, block_index - products, gridDim.x - products);
+    }
+    if (!rest.wide.has_job(block_index % static_cast<std::uint32_t>(tiling.jobs))) {
+      if (threadIdx.x == 0) rest.count_done();
+      return;
+    }
+  }
   constexpr int kThreads = wgrad_row_threads({kN, kShifts}, Operand::kParts), kProducers = kThreads - 256;
   constexpr int kConverters = kProducers - 32;
   extern __shared__ __align__(16) unsigned char memory[];
@@ -182,7 +209,7 @@ __global__ void __launch_bounds__(wgrad_row_threads({kN, kShifts}, Operand::kPar
   end += (copies_of(tiling.rows) + copies_of(tiling.columns)) * static_cast<int>(sizeof(WgradCopy));
   auto* items = reinterpret_cast<WgradRowItem*>(end);
   if (threadIdx.x == 0) {
-    block.place = wgrad_place(blockIdx.x, tiling);
+    block.place = wgrad_place(block_index, tiling);
     block.place.free = reinterpret_cast<float*>(buffers.columns.stages);
     begin_barriers(buffers.rows, 1, 256);
     begin_barriers(buffers.columns, 1, kConverters);
@@ -200,16 +227,27 @@ __global__ void __launch_bounds__(wgrad_row_threads({kN, kShifts}, Operand::kPar
   constexpr WgradRegisters kRegisters = wgrad_registers({kN, kShifts}, Operand::kParts);
   constexpr int kItems = wgrad_items_at_once({kN, kShifts}, Operand::kParts, Operand::kScaled);
   const auto exponent_of = [&](bool of_y) {
-    return Operand::kScaled ? scale_exponent(largest_of(of_y ? scales->y_largest : scales->x_largest), kSourceTarget) : 0;
+    constexpr int kTarget = Operand::kWide ? kWideWgradTarget : kSourceTarget;
+    return Operand::kScaled ? scale_exponent(largest_of(of_y ? scales->y_largest : scales->x_largest), kTarget) : 0;
+  };
+  // The first consumer warp, which has registers for it, finds out and tells all others.
+  const auto ends_early = [&] {
+    if constexpr (WgradSplit<Operand>::kHalves) {
+      if (rest == nullptr) return false;
+      ptx::named_barrier(kEndKnown, kThreads);
+      return __shfl_sync(0xffffffffU, block.ends_early ? 1 : 0, 0) != 0;
+    }
+    return false;
   };
   if (threadIdx.x < kProducers) {
     ptx::registers_down<kRegisters.converter>();
     if (threadIdx.x < 32) {
       // Scaled operands have been sampled, so they are ready when this kernel starts.
       if constexpr (!Operand::kScaled) wait_for_grid_before();
-      copy_steps(tiling, place, buffers, copies);
+      copy_steps<WgradSplit<Operand>::kHalves>(tiling, place, buffers, copies, ends_early);
     } else {
       wait_for_grid_before();
+      if (ends_early()) return;
       const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32 - 1, 0);
       constexpr int kWarps = kConverters / 32;
       const auto convert = [&](auto in_pairs) {
@@ -222,16 +260,35 @@ __global__ void __launch_bounds__(wgrad_row_threads({kN, kShifts}, Operand::kPar
         convert(std::bool_constant<kInPairs>{});
       else
         convert(std::false_type{});
-      if constexpr (Operand::kScaled) report(range, tiling, scales);
+      if constexpr (WgradSplit<Operand>::kHalves) report(range, tiling, scales);
     }
   } else {
     ptx::registers_up<kRegisters.consumer>();
     wait_for_grid_before();
     const int rows_exponent = exponent_of(tiling.swapped), columns_exponent = exponent_of(!tiling.swapped);
+    if constexpr (WgradSplit<Operand>::kHalves) {
+      if (rest != nullptr && threadIdx.x / 32 == kProducers / 32) {
+        const bool ends = is_mixed(scales, problem, tiling);
+        if (threadIdx.x % 32 == 0) block.ends_early = ends;
+        if (ends && blockIdx.x == 0 && threadIdx.x % 32 == 0) *rest = kAllMarked;
+      }
+    }
+    if (ends_early()) {
+      // No copy may arrive after the block's end.
+      for (int stage = 0; stage < place.begun; ++stage) {
+        ptx::mbarrier_wait(buffers.columns.full(stage), 0);
+        ptx::mbarrier_wait(buffers.rows.full(stage), 0);
+      }
+      return;
+    }
     consume_stride1<Operand, kN, kShifts, kProducers>(problem, tiling, maps.rows, place, buffers,
                                                       -rows_exponent - columns_exponent, power_of_two(rows_exponent), range,
                                                       partial);
-    if constexpr (Operand::kScaled) report(range, tiling, scales);
+    if constexpr (WgradSplit<Operand>::kHalves) report(range, tiling, scales);
+    if constexpr (Operand::kWide) {
+      ptx::named_barrier(kConsumersDone, 256);
+      if (threadIdx.x == kProducers) rest.count_done();
+    }
   }
 #endif
 }

@@ -1,6 +1,7 @@
 #pragma once
 // Numbers of x and y as operands of the weight gradient, and what halves of them cannot hold.
 
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 #include <cstdint>
@@ -22,32 +23,48 @@ inline constexpr std::uint32_t kLowerHalves = 0x5410;  // of two words, for __by
 /// How numbers become operands.
 template <class Operand>
 struct WgradSplit {
-  /// The parts of eight numbers, a word each, of 16 bits in its lower half; `least` becomes the least magnitude there was.
-  __device__ static __forceinline__ void split(const std::uint32_t (&words)[8], float scale, std::uint32_t (&high)[4],
-                                               std::uint32_t (&low)[4], WgradRange& range, __half2& least) {
-    if constexpr (Operand::kScaled) {
+  static constexpr bool kHalves = Operand::kScaled && !Operand::kWide;
+
+  /// The parts of eight numbers, a word each, of 16 bits in its lower half, the largest part first. `least` becomes the least
+  /// magnitude there was, where parts are halves of f32.
+  __device__ static __forceinline__ void split(const std::uint32_t (&words)[8], float scale,
+                                               std::uint32_t (&parts)[Operand::kParts][4], WgradRange& range, __half2& least) {
+    if constexpr (Operand::kWide) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        float a = __uint_as_float(words[2 * i]) * scale, b = __uint_as_float(words[2 * i + 1]) * scale;
+#pragma unroll
+        for (int part = 0; part < Operand::kParts; ++part) {
+          const __nv_bfloat162 both = __floats2bfloat162_rn(a, b);
+          const std::uint32_t bits = *reinterpret_cast<const std::uint32_t*>(&both);
+          parts[part][i] = bits;
+          a -= __uint_as_float(bits << 16);
+          b -= __uint_as_float(bits & 0xffff0000U);
+        }
+      }
+    } else if constexpr (Operand::kScaled) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const float a = __uint_as_float(words[2 * i]) * scale, b = __uint_as_float(words[2 * i + 1]) * scale;
         const __half2 h = __floats2half2_rn(a, b);
-        high[i] = *reinterpret_cast<const std::uint32_t*>(&h);
+        parts[0][i] = *reinterpret_cast<const std::uint32_t*>(&h);
         range.most = __hmax2_nan(range.most, __habs2(h));
         least = __hmin2(least, __habs2(h));
         if constexpr (Operand::kParts == 2) {
           const float2 back = __half22float2(h);
           const __half2 l = __floats2half2_rn((a - back.x) * kLowScale, (b - back.y) * kLowScale);
-          low[i] = *reinterpret_cast<const std::uint32_t*>(&l);
+          parts[1][i] = *reinterpret_cast<const std::uint32_t*>(&l);
         }
       }
     } else {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) high[i] = __byte_perm(words[2 * i], words[2 * i + 1], kLowerHalves);
+      for (int i = 0; i < 4; ++i) parts[0][i] = __byte_perm(words[2 * i], words[2 * i + 1], kLowerHalves);
     }
   }
 
   /// Whether a number may be below the normal halves.
   __device__ static __forceinline__ bool is_small(__half2 least) {
-    if constexpr (!Operand::kScaled) return false;
+    if constexpr (!kHalves) return false;
     return !__hbgt2(least, __float2half2_rn(kLeastNormalHalf));
   }
 

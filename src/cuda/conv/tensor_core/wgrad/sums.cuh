@@ -8,6 +8,7 @@
 #include "conv/problem.hpp"
 #include "cuda/conv/reduce_slices.cuh"
 #include "cuda/conv/tensor_core/wgrad/recompute.cuh"
+#include "cuda/conv/tensor_core/wgrad/slices.cuh"
 #include "cuda/conv/tensor_core/wgrad/tiles.hpp"
 #include "cuda/kernel/dependent_launch.cuh"
 #include "cuda/runtime/runtime.hpp"
@@ -23,7 +24,7 @@ inline constexpr int kAddBlocks = 2;      // of a multiprocessor
 inline constexpr std::int64_t kManyWeights = std::int64_t{1} << 17;  // a thread each fills the device
 
 /// Marks the block of weight i for the wide kernel. Not inlined, because the call is rare.
-static __device__ __noinline__ void recompute_by_block(const ConvProblem& problem, const WideWeights& wide, std::int64_t i) {
+static __device__ __noinline__ void leave_to_wide(const ConvProblem& problem, const WideWeights& wide, std::int64_t i) {
   wide.mark(problem, i);
 }
 
@@ -61,7 +62,7 @@ struct WgradFound {
     const bool is_wide = sizeof(T) == sizeof(float) && again > min(kFewWeights, round / 8) && wide.any != nullptr;
     const bool by_warps = problem.N * problem.L_in <= std::int64_t{kShortSum} * again;
     const WgradTeam team = by_warps ? WgradTeam{thread % 32, 32} : WgradTeam{thread, kSumThreads};
-    for (int i = thread; is_wide && i < again; i += kSumThreads) recompute_by_block(problem, wide, at(place[i]));
+    for (int i = thread; is_wide && i < again; i += kSumThreads) leave_to_wide(problem, wide, at(place[i]));
     for (int i = by_warps ? thread / 32 : 0; !is_wide && i < again; i += kSumThreads / team.size)
       recompute(team, problem, x, y, w, at(place[i]), scales);
     __syncthreads();
@@ -81,30 +82,16 @@ __global__ void __launch_bounds__(kSumThreads, 1)
   __shared__ double sums[kSumThreads];  // (lanes, weights)
   __shared__ WgradFound<kSumThreads> found;
   wait_for_grid_before();
+  if (wide.has_all()) return;
   const int thread = static_cast<int>(threadIdx.x), columns = kSumThreads / lanes;
   const int column = thread % columns, lane = thread / columns;
   if (thread + 1 == kSumThreads) found.begin(scales);
   for (std::int64_t first = std::int64_t{blockIdx.x} * columns; first < weights; first += std::int64_t{gridDim.x} * columns) {
-    const std::int64_t i = first + column, step = lanes * weights;
-    const float* from = partial + lane * weights + i;
-    // Lanes past the last slice read nothing; adding 0 does not change a sum that began at 0.
-    std::int64_t left = i < weights && lane < slices ? (slices - lane + lanes - 1) / lanes : 0;
-    double sum = 0;
-    for (; left > 0; left -= kSliceLoads, from += kSliceLoads * step) {
-      float values[kSliceLoads];
-#pragma unroll
-      for (int u = 0; u < kSliceLoads; ++u) values[u] = u < left ? from[u * step] : 0.0F;
-#pragma unroll
-      for (int u = 0; u < kSliceLoads; ++u) sum += static_cast<double>(values[u]);
-    }
-    sums[thread] = sum;
-    for (int half = lanes / 2; half > 0; half /= 2) {
-      __syncthreads();
-      if (lane < half) sums[thread] += sums[thread + half * columns];
-    }
+    const std::int64_t i = first + column;
+    const double sum = sum_slices(sums, partial, weights, slices, lanes, i, i < weights);
     bool any = false;
     if (lane == 0 && i < weights) {
-      const auto weight = static_cast<float>(sums[thread]);
+      const auto weight = static_cast<float>(sum);
       w[i] = static_cast<T>(weight);
       any = found.note(weight, column, tiles, i, scales);
     }
@@ -124,6 +111,7 @@ __global__ void __launch_bounds__(kSumThreads, 1)
   constexpr int kRound = kSumThreads * kAddWeights;
   __shared__ WgradFound<kRound> found;
   wait_for_grid_before();
+  if (wide.has_all()) return;
   if (threadIdx.x == 0) found.begin(scales);
   __syncthreads();
   for (std::int64_t first = std::int64_t{blockIdx.x} * kRound; first < weights; first += std::int64_t{gridDim.x} * kRound) {
@@ -181,6 +169,7 @@ __global__ void __launch_bounds__(kSumThreads, 1)
   __shared__ int listed[kSumThreads], count;
   const auto thread = static_cast<int>(threadIdx.x);
   wait_for_grid_before();
+  if (wide.has_all()) return;
   if (thread == 0) found.begin(scales);
   __syncthreads();
   if (scales != nullptr && found.trust.least == 0) return;

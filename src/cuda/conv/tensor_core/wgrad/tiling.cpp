@@ -12,12 +12,14 @@
 #include "conv/workspace.hpp"
 #include "cuda/conv/plan_cache.hpp"
 #include "cuda/conv/rounding.hpp"
+#include "cuda/conv/tensor_core/wgrad/tiles.hpp"
 #include "tensor/error.hpp"
 
 namespace polyphase::cuda::tensor_core {
 namespace {
 
 constexpr int kItemBytes = 16;
+constexpr int kWideBytes = 4;     // the wide kernel is of f32
 constexpr int kMostItems = 6144;  // of a tile, of both sides
 constexpr std::int64_t kWidestHalo = 96;
 constexpr int kRowsStaticBytes = 1024;            // barriers, and what a block looks up
@@ -25,6 +27,8 @@ constexpr int kRowsAlignment = 1024;              // of the swizzle
 constexpr std::int64_t kLongestReach = 8192;      // of a row: more never fits
 constexpr std::int64_t kLongestSum = 16384;       // positions that the tensor cores add up without promotion
 constexpr std::int64_t kLongestSplitSum = 32768;  // positions that are added up in f32
+// The same in the wide kernel. One product may be far above all others, and each addition rounds to its last place.
+constexpr std::int64_t kLongestWideSum = 8192;
 
 /// The operand of x or of y, before tiling.
 WgradSide side_of(const ConvProblem& problem, bool is_y, int planes, int d) {
@@ -179,7 +183,14 @@ WgradTiling make_tiling(const ConvProblem& problem, WgradShape shape, bool swapp
   return tiling;
 }
 
-void cut_slices(WgradTiling& tiling, const ConvProblem& problem, int parts, int sm_count, std::size_t partial_limit) {
+/// How the positions of tilings are divided.
+struct Slicing {
+  std::int64_t longest_sum;   // positions between partial sums
+  std::int64_t blocks_of_sm;  // at most
+};
+
+void cut_slices(WgradTiling& tiling, const ConvProblem& problem, const Slicing& slicing, int sm_count,
+                std::size_t partial_limit) {
   tiling.chunks_per_row = divide_up(tiling.positions, tiling.chunk);
   tiling.chunks = problem.N * tiling.chunks_per_row;
   // Enough slices for every SM, none shorter than a few chunks, and no more partial sums than allowed.
@@ -190,8 +201,8 @@ void cut_slices(WgradTiling& tiling, const ConvProblem& problem, int parts, int 
       1, static_cast<std::int64_t>(static_cast<double>(partial_limit) / (weight_bytes * static_cast<double>(turns))));
   // Minimises rounds of blocks times the time of a block: its chunks, and about six more to begin and to end. For a given
   // number of rounds the largest count is best; among counts with equally long blocks, the least.
-  const std::int64_t most =
-      std::min({allowed, std::max<std::int64_t>(1, tiling.chunks / 8), divide_up(4 * std::int64_t{sm_count}, tiling.jobs)});
+  const std::int64_t most = std::min(
+      {allowed, std::max<std::int64_t>(1, tiling.chunks / 8), divide_up(slicing.blocks_of_sm * sm_count, tiling.jobs)});
   std::int64_t slices = 1, least = 0;
   for (std::int64_t rounds = divide_up(tiling.jobs, sm_count); rounds <= divide_up(tiling.jobs * most, sm_count); ++rounds) {
     const std::int64_t length = divide_up(tiling.chunks, std::min(most, rounds * sm_count / tiling.jobs));
@@ -200,7 +211,7 @@ void cut_slices(WgradTiling& tiling, const ConvProblem& problem, int parts, int 
   }
   tiling.chunks_per_slice = divide_up(tiling.chunks, slices);
   tiling.slices = divide_up(tiling.chunks, tiling.chunks_per_slice);
-  const std::int64_t longest = (parts == 2 ? kLongestSplitSum : kLongestSum) / kChunk;
+  const std::int64_t longest = slicing.longest_sum / kChunk;
   tiling.flushes = std::min(divide_up(tiling.chunks_per_slice, longest), std::max<std::int64_t>(1, allowed / tiling.slices));
   tiling.chunks_per_flush = divide_up(tiling.chunks_per_slice, tiling.flushes);
   tiling.flushes = divide_up(tiling.chunks_per_slice, tiling.chunks_per_flush);
@@ -239,11 +250,12 @@ int items_of_warp(const WgradTiling& tiling, int parts, bool is_scaled) {
 /// Seconds of a launch, all that goes with it included.
 double rows_cost(const WgradTiling& tiling, const ConvProblem& problem, int parts, int bytes, int sm_count) {
   constexpr double kLaunches = 6.8e-6;
-  const RowsRates& rates = kRowsRates[parts == 2 ? 0 : bytes == 4 ? 1 : 2];
+  const RowsRates& rates = kRowsRates[parts >= 2 ? 0 : bytes == 4 ? 1 : 2];
   const double clock = bytes == 4 ? 1.65e9 : 1.83e9;  // 16 bits take less power
   const double chunk = tiling.chunk, arriving = (tiling.rows.raw.arriving + tiling.columns.raw.arriving) / chunk;
   const double copy = arriving / rates.bytes;
-  const double multiply = (tiling.own == 0 ? 64.0 : 128.0) * tiling.shape.columns * tiling.shape.shifts * rates.multiply / 2048;
+  const double multiply = (tiling.own == 0 ? 64.0 : 128.0) * tiling.shape.columns * tiling.shape.shifts * rates.multiply *
+                          (parts == 3 ? 2 : 1) / 2048;
   const double convert = items_of_warp(tiling, parts, bytes == 4) / chunk * rates.convert;
   // Rows whose numbers are not neighbours are read one by one, which hides least if each consumer has rows of its own.
   const double apart = tiling.own == 0 ? rates.apart : rates.apart_own;
@@ -273,51 +285,86 @@ double rows_cost(const WgradTiling& tiling, const ConvProblem& problem, int part
 
 }  // namespace
 
+namespace {
+
+/// The tiles of some shapes that fit.
+void add_candidates(std::vector<WgradTiling>& all, std::span<const WgradShape> shapes, const Slicing& slicing,
+                    const ConvProblem& problem, int parts, int bytes, int sm_count, int shared_limit, std::size_t partial_limit,
+                    bool aligned) {
+  if (problem.N == 0) return;
+  const std::int64_t phases = std::min(problem.S / std::gcd(problem.S, problem.D), problem.K);
+  if (std::max(problem.channels_in_per_group(), (problem.channels_out_per_group() + 8) * phases) > INT32_MAX / 8) return;
+  const double weight_bytes = 4.0 * static_cast<double>(problem.C_in) * static_cast<double>(problem.channels_out_per_group()) *
+                              static_cast<double>(problem.K);
+  for (const WgradShape& shape : shapes) {
+    for (const bool swapped : {false, true}) {
+      WgradTiling tiling = make_tiling(problem, shape, swapped, parts, bytes, aligned, shared_limit);
+      // The largest kernels have registers only for rows that are used without a change of layout: x's.
+      if (tiling.stages < 2 || (shape.columns * shape.shifts > 192 && (swapped || !tiling.rows.raw.is_swizzled))) continue;
+      cut_slices(tiling, problem, slicing, sm_count, partial_limit);
+      if (tiling.jobs * tiling.slices > INT32_MAX) continue;
+      if (weight_bytes * static_cast<double>(tiling.partial_slices) > static_cast<double>(partial_limit)) continue;
+      tiling.cost = rows_cost(tiling, problem, parts, bytes, sm_count);
+      all.push_back(tiling);
+    }
+  }
+}
+
+WgradTiling cheapest(const std::vector<WgradTiling>& all) {
+  WgradTiling best{};
+  for (const WgradTiling& tiling : all)
+    if (best.stages == 0 || tiling.cost < best.cost) best = tiling;
+  return best;
+}
+
+/// What make_wgrad_tiling() remembers.
+struct TilingKey {
+  ConvProblem problem;
+  int parts, bytes, sm_count, shared_limit;
+  std::size_t partial_limit;
+  bool aligned;
+  bool operator==(const TilingKey&) const = default;
+  [[nodiscard]] std::size_t hash() const {
+    return hash_of(hash_of(problem), parts, bytes, sm_count, shared_limit, partial_limit, aligned);
+  }
+};
+
+}  // namespace
+
 std::vector<WgradTiling> wgrad_candidates(const ConvProblem& problem, int parts, int bytes, int sm_count, int shared_limit,
                                           std::size_t partial_limit, bool aligned) {
   std::vector<WgradTiling> all;
-  if (problem.N == 0) return all;
-  const std::int64_t phases = std::min(problem.S / std::gcd(problem.S, problem.D), problem.K);
-  if (std::max(problem.channels_in_per_group(), (problem.channels_out_per_group() + 8) * phases) > INT32_MAX / 8) return all;
-  const double weight_bytes = 4.0 * static_cast<double>(problem.C_in) * static_cast<double>(problem.channels_out_per_group()) *
-                              static_cast<double>(problem.K);
-  const auto consider = [&](std::span<const WgradShape> shapes) {
-    for (const WgradShape& shape : shapes) {
-      for (const bool swapped : {false, true}) {
-        WgradTiling tiling = make_tiling(problem, shape, swapped, parts, bytes, aligned, shared_limit);
-        // The widest kernels have registers only for rows that are used without a change of layout: x's.
-        if (tiling.stages < 2 || (shape.columns * shape.shifts > 192 && (swapped || !tiling.rows.raw.is_swizzled))) continue;
-        cut_slices(tiling, problem, parts, sm_count, partial_limit);
-        if (tiling.jobs * tiling.slices > INT32_MAX) continue;
-        if (weight_bytes * static_cast<double>(tiling.partial_slices) > static_cast<double>(partial_limit)) continue;
-        tiling.cost = rows_cost(tiling, problem, parts, bytes, sm_count);
-        all.push_back(tiling);
-      }
-    }
-  };
-  consider(kWgradShapes);
-  if (parts == 1) consider(kWgradWideShapes);
+  const Slicing slicing{parts == 2 ? kLongestSplitSum : kLongestSum, 4};
+  add_candidates(all, kWgradShapes, slicing, problem, parts, bytes, sm_count, shared_limit, partial_limit, aligned);
+  if (parts == 1)
+    add_candidates(all, kWgradLargeShapes, slicing, problem, parts, bytes, sm_count, shared_limit, partial_limit, aligned);
   return all;
 }
 
 WgradTiling make_wgrad_tiling(const ConvProblem& problem, int parts, int bytes, int sm_count, int shared_limit,
                               std::size_t partial_limit, bool aligned) {
-  struct Key {
-    ConvProblem problem;
-    int parts, bytes, sm_count, shared_limit;
-    std::size_t partial_limit;
-    bool aligned;
-    bool operator==(const Key&) const = default;
-    [[nodiscard]] std::size_t hash() const {
-      return hash_of(hash_of(problem), parts, bytes, sm_count, shared_limit, partial_limit, aligned);
-    }
-  };
-  thread_local PlanCache<Key, WgradTiling> remembered;
+  thread_local PlanCache<TilingKey, WgradTiling> remembered;
   return remembered.get({problem, parts, bytes, sm_count, shared_limit, partial_limit, aligned}, [&] {
-    WgradTiling best{};
-    for (const WgradTiling& tiling : wgrad_candidates(problem, parts, bytes, sm_count, shared_limit, partial_limit, aligned))
-      if (best.stages == 0 || tiling.cost < best.cost) best = tiling;
-    return best;
+    return cheapest(wgrad_candidates(problem, parts, bytes, sm_count, shared_limit, partial_limit, aligned));
+  });
+}
+
+std::vector<WgradTiling> wide_wgrad_candidates(const ConvProblem& problem, int parts, int sm_count, int shared_limit,
+                                               std::size_t partial_limit, bool aligned) {
+  std::vector<WgradTiling> all;
+  // The blocks mostly have nothing to do, so all of them should start together.
+  add_candidates(all, kWgradWideShapes, {kLongestWideSum, 1}, problem, parts, kWideBytes, sm_count, shared_limit, partial_limit,
+                 aligned);
+  // A weight's job has to be known.
+  std::erase_if(all, [&](const WgradTiling& tiling) { return make_wgrad_tiles(problem, tiling).jobs != tiling.jobs; });
+  return all;
+}
+
+WgradTiling make_wide_wgrad_tiling(const ConvProblem& problem, int parts, int sm_count, int shared_limit,
+                                   std::size_t partial_limit, bool aligned) {
+  thread_local PlanCache<TilingKey, WgradTiling> remembered;
+  return remembered.get({problem, parts, kWideBytes, sm_count, shared_limit, partial_limit, aligned}, [&] {
+    return cheapest(wide_wgrad_candidates(problem, parts, sm_count, shared_limit, partial_limit, aligned));
   });
 }
 

@@ -28,7 +28,9 @@ struct WgradShape {
 };
 inline constexpr WgradShape kWgradShapes[] = {{64, 3}, {64, 2}, {64, 1}, {128, 1}, {32, 5}, {32, 3}};
 /// For operands of one part: twice the sums.
-inline constexpr WgradShape kWgradWideShapes[] = {{128, 3}, {128, 2}};
+inline constexpr WgradShape kWgradLargeShapes[] = {{128, 3}, {128, 2}};
+/// For bf16 parts of f32 (wide.hpp).
+inline constexpr WgradShape kWgradWideShapes[] = {{64, 3}, {64, 1}, {32, 4}};
 
 /// The rows of a side as tensor copies load them to shared memory. The pitch of a copy's rows must be a multiple of 16 bytes,
 /// so every `classes`-th row is a separate tensor. [class][box][row of the class][width].
@@ -87,12 +89,12 @@ struct WgradTiling {
 /// Threads of a block: two warpgroups that multiply, one warp that copies, and the others convert the columns: seven
 /// warps where they split numbers and there are registers for so many, else three.
 [[nodiscard]] constexpr int wgrad_row_threads(WgradShape shape, int parts) {
-  return parts == 2 && shape.columns * shape.shifts <= 192 ? 512 : 384;
+  return parts >= 2 && shape.columns * shape.shifts <= 192 ? 512 : 384;
 }
 
 /// Whether converters have registers for two positions at a time.
 [[nodiscard]] constexpr bool wgrad_pairs_fit(WgradShape shape, int parts) {
-  return parts == 2 && (shape.columns == 64 || (shape.columns == 32 && shape.shifts == 5));
+  return parts >= 2 && (shape.columns == 64 || (shape.columns == 32 && shape.shifts > 3));
 }
 
 /// Registers of a thread, of 168 or 128 at launch.
@@ -100,7 +102,7 @@ struct WgradRegisters {
   int consumer, converter;
 };
 [[nodiscard]] constexpr WgradRegisters wgrad_registers(WgradShape shape, int parts) {
-  const int consumer = shape.columns * shape.shifts > 256 ? 232 : wgrad_pairs_fit(shape, parts) ? 208 : 216;
+  const int consumer = shape.columns * shape.shifts > 256 ? 232 : parts >= 2 ? 208 : 216;
   return {consumer, wgrad_row_threads(shape, parts) == 384 ? 504 - 2 * consumer : 256 - consumer};
 }
 
@@ -131,6 +133,14 @@ struct WgradRegisters {
 /// make_wgrad_tiling() is the one of least cost.
 [[nodiscard]] std::vector<WgradTiling> wgrad_candidates(const ConvProblem& problem, int parts, int bytes, int sm_count,
                                                         int shared_limit, std::size_t partial_limit, bool aligned = true);
+
+/// All tiles of the wide kernel by rows (wide.hpp), for `parts` bf16 of an f32.
+[[nodiscard]] std::vector<WgradTiling> wide_wgrad_candidates(const ConvProblem& problem, int parts, int sm_count,
+                                                             int shared_limit, std::size_t partial_limit, bool aligned = true);
+
+/// The one of least cost, which is remembered too; no stages where none fits.
+[[nodiscard]] WgradTiling make_wide_wgrad_tiling(const ConvProblem& problem, int parts, int sm_count, int shared_limit,
+                                                 std::size_t partial_limit, bool aligned);
 
 /// A tiling of the problem, or of its samples joined.
 struct WgradPlan {

@@ -19,20 +19,49 @@ void wgrad_by_mma(const WgradCall& call, Precision precision) {
   recompute_wgrad<T>(call, {});
 }
 
+bool is_aligned(const void* x, const void* y) {
+  return (reinterpret_cast<std::uintptr_t>(x) | reinterpret_cast<std::uintptr_t>(y)) % 16 == 0;
+}
+
+/// The tiling of the wide kernel by rows; no stages where it does not do the problem.
+WgradTiling wide_tiling_of(const WgradCall& call, Precision precision) {
+  if (call.tiling == nullptr) return {};
+  const DeviceProperties& gpu = properties(call.device);
+  return make_wide_wgrad_tiling(*call.source.problem, precision == Precision::tf32 ? 2 : 3, gpu.sm_count,
+                                gpu.shared_bytes_per_block, conv_workspace_limit(), is_aligned(call.source.x, call.source.y));
+}
+
+/// Samples x and y, and holds what call.scales and call.wide point to: counts of jobs and the wide kernel's marks follow the
+/// scales. They are zeros at first.
+class WgradSamples {
+ public:
+  explicit WgradSamples(WgradCall& call)
+      : jobs_(call.tiling != nullptr ? call.tiling->jobs : 0),
+        counts_(jobs_ + mark_counts(call)),
+        buffer_(sizeof(WgradScales) + static_cast<std::size_t>(counts_) * sizeof(SmallCount), call.device) {
+    const ConvProblem& p = call.problem;
+    call.scales = buffer_.as<WgradScales>();
+    call.wide = WideWeights(p, call.wide_tiling);
+    call.wide.any = reinterpret_cast<std::uint32_t*>(reinterpret_cast<SmallCount*>(call.scales + 1) + jobs_);
+    launch_behind(&wgrad_scales_kernel, 2 * kSampleGroups, kSampleThreads, 0, call.stream,
+                  WgradSampled{static_cast<const float*>(call.x), p.N, p.C_in, p.L_in},
+                  WgradSampled{static_cast<const float*>(call.y), p.N, p.C_out, p.L_out}, counts_, call.scales);
+    check_launch("conv tensor_core: wgrad scales");
+  }
+
+ private:
+  [[nodiscard]] static std::int64_t mark_counts(const WgradCall& call) {
+    const std::size_t bytes = WideWeights(call.problem, call.wide_tiling).word_count() * sizeof(std::uint32_t);
+    return static_cast<std::int64_t>((bytes + sizeof(SmallCount) - 1) / sizeof(SmallCount));
+  }
+  std::int64_t jobs_, counts_;
+  Buffer buffer_;
+};
+
 void wgrad_f32(WgradCall call, Precision precision) {
-  const ConvProblem& problem = call.problem;
-  const std::int64_t jobs = call.tiling != nullptr ? call.tiling->jobs : 0;
-  // Counts of jobs and the wide kernel's marks follow the scales. They are zeros at first.
-  const std::size_t mark_bytes = WideWeights::word_count(problem) * sizeof(std::uint32_t);
-  const std::int64_t counts = jobs + static_cast<std::int64_t>((mark_bytes + sizeof(SmallCount) - 1) / sizeof(SmallCount));
-  const Buffer buffer(sizeof(WgradScales) + static_cast<std::size_t>(counts) * sizeof(SmallCount), call.device);
-  call.scales = buffer.as<WgradScales>();
-  auto* const marks = reinterpret_cast<SmallCount*>(call.scales + 1) + jobs;
-  call.wide = WideWeights(problem, reinterpret_cast<std::uint32_t*>(marks));
-  launch_behind(&wgrad_scales_kernel, 2 * kSampleGroups, kSampleThreads, 0, call.stream, static_cast<const float*>(call.x),
-                problem.N * problem.C_in * problem.L_in, static_cast<const float*>(call.y),
-                problem.N * problem.C_out * problem.L_out, counts, call.scales);
-  check_launch("conv tensor_core: wgrad scales");
+  const WgradTiling wide_tiling = wide_tiling_of(call, precision);
+  if (wide_tiling.stages > 0) call.wide_tiling = &wide_tiling;
+  const WgradSamples samples(call);
   if (call.tiling == nullptr)
     wgrad_by_mma<float>(call, precision);
   else
@@ -75,10 +104,9 @@ void wgrad_as_planned(WgradCall call, Precision precision) {
   const ConvProblem& problem = call.problem;
   const DeviceProperties& gpu = properties(call.device);
   if (uses_mma(gpu.arch())) return wgrad_call(call, precision);
-  const bool aligned = (reinterpret_cast<std::uintptr_t>(call.x) | reinterpret_cast<std::uintptr_t>(call.y)) % 16 == 0;
   const int parts = problem.dtype == DType::f32 && precision != Precision::tf32 ? 2 : 1;
   const WgradPlan plan = make_wgrad_plan(problem, parts, static_cast<int>(size_of(problem.dtype)), gpu.sm_count,
-                                         gpu.shared_bytes_per_block, conv_workspace_limit(), aligned);
+                                         gpu.shared_bytes_per_block, conv_workspace_limit(), is_aligned(call.x, call.y));
   if (plan.tiling.stages > 0) call.tiling = &plan.tiling;
   if (!plan.joined) return wgrad_call(call, precision);
   const Joined joined(*plan.joined, call);
@@ -104,6 +132,16 @@ void wgrad(const ConvProblem& problem, Precision precision, const void* x, const
 void wgrad_by(const WgradTiling& tiling, const ConvProblem& problem, Precision precision, const void* x, const void* y, void* w,
               int device, cudaStream_t stream) {
   wgrad_call({problem, x, y, w, nullptr, device, stream, &tiling}, precision);
+}
+
+void wgrad_wide_by(const WgradTiling& tiling, const ConvProblem& problem, Precision precision, const void* x, const void* y,
+                   void* w, int device, cudaStream_t stream) {
+  WgradCall call{problem, x, y, w, nullptr, device, stream};
+  call.wide_tiling = &tiling;
+  const WgradSamples samples(call);
+  static constexpr std::uint32_t kAny = kAllMarked;
+  CHECK_CUDA(cudaMemcpyAsync(call.wide.any, &kAny, sizeof(kAny), cudaMemcpyHostToDevice, stream));
+  wgrad_wide(call, precision);
 }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -20,7 +20,7 @@
 #include "cuda/conv/tensor_core/wgrad/maps.hpp"
 #include "cuda/conv/tensor_core/wgrad/mma_sync/mma_sync.hpp"
 #include "cuda/conv/tensor_core/wgrad/tiling.hpp"
-#include "cuda/conv/tensor_core/wgrad/wide.hpp"
+#include "cuda/conv/tensor_core/wgrad/wide/wide.hpp"
 #include "measured_wgrad.hpp"
 #include "support/cuda_conv_grid.hpp"
 #include "support/helpers.hpp"
@@ -243,7 +243,7 @@ TEST_CASE("tiles, slices and flushes cover the problem, fit shared memory and ke
     }
   }
   // Every kernel takes a problem of this list.
-  CHECK(shapes.size() == std::size(tensor_core::kWgradShapes) + std::size(tensor_core::kWgradWideShapes));
+  CHECK(shapes.size() == std::size(tensor_core::kWgradShapes) + std::size(tensor_core::kWgradLargeShapes));
   CHECK(without > 0);
 }
 
@@ -349,7 +349,7 @@ TEST_CASE("small integers, bit for bit: every tile") {
       }
     }
   }
-  CHECK(shapes.size() == std::size(tensor_core::kWgradShapes) + std::size(tensor_core::kWgradWideShapes));
+  CHECK(shapes.size() == std::size(tensor_core::kWgradShapes) + std::size(tensor_core::kWgradLargeShapes));
 }
 
 TEST_CASE("as accurate as its precision: fp32 no worse than plain f32 sums, tf32 to 2^-11 of each product") {

@@ -1,4 +1,4 @@
-#include "cuda/conv/tensor_core/wgrad/wide.hpp"
+#include "cuda/conv/tensor_core/wgrad/wide/wide.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -16,7 +16,6 @@ namespace {
 
 static_assert(kWideInputs == kWideRows && kWideOutputs == kWideWidth);
 constexpr int kWideBlocksOfMultiprocessor = 2;
-constexpr int kWideTarget = 40;  // of both tensors: sums stay below 2^127, and their smallest parts above 2^-126
 constexpr int kTileFloats = kWideRows * kWideWidth;
 
 /// The weights of a block: of one tap.
@@ -155,8 +154,8 @@ __global__ void __launch_bounds__(kWideThreads, kWideBlocksOfMultiprocessor)
   __shared__ int count;
   wait_for_grid_before();
   if (*wide.any == 0) return;
-  const int x_power = scale_exponent(largest_of(scales->x_largest), kWideTarget);
-  const int y_power = scale_exponent(largest_of(scales->y_largest), kWideTarget);
+  const int x_power = scale_exponent(largest_of(scales->x_largest), kWideWgradTarget);
+  const int y_power = scale_exponent(largest_of(scales->y_largest), kWideWgradTarget);
   auto* tile = reinterpret_cast<float*>(memory);
   const std::int64_t items = wide.blocks * slices;
 #pragma unroll 1
@@ -216,17 +215,18 @@ std::int64_t blocks_of(std::int64_t channels, std::int64_t of_block) { return (c
 
 }  // namespace
 
-WideWeights::WideWeights(const ConvProblem& problem, std::uint32_t* words)
-    : any(words),
+WideWeights::WideWeights(const ConvProblem& problem, const WgradTiling* tiling)
+    : by_rows(tiling != nullptr),
       input_blocks(blocks_of(problem.C_in / problem.G, kWideInputs)),
       output_blocks(blocks_of(problem.C_out / problem.G, kWideOutputs)),
-      blocks(problem.G * input_blocks * output_blocks * problem.K) {}
-
-std::size_t WideWeights::word_count(const ConvProblem& problem) {
-  return 1 + 2 * static_cast<std::size_t>(WideWeights(problem, nullptr).blocks);
+      blocks(problem.G * input_blocks * output_blocks * problem.K) {
+  if (tiling == nullptr) return;
+  tiles = make_wgrad_tiles(problem, *tiling);
+  blocks = tiling->jobs;
 }
 
 void wgrad_wide(const WgradCall& call, Precision precision) {
+  if (call.wide.by_rows) return precision == Precision::tf32 ? wgrad_tf32_wide(call) : wgrad_split_wide(call);
   precision == Precision::tf32 ? launch_wide<2>(call) : launch_wide<3>(call);
 }
 
