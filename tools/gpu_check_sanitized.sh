@@ -20,6 +20,7 @@ sanitized=(
   "cuda/conv/tensor_core/recompute/by_tile/by_tile racecheck:2 synccheck"
   "cuda/conv/tensor_core/residual_unit/residual_unit racecheck:4 synccheck"
   "cuda/conv/tensor_core/wgrad/wgrad racecheck:3 synccheck"
+  "cuda/conv/tensor_core/wgrad/wide/wide racecheck synccheck"
   "cuda/conv/tensor_core/wgrad/few initcheck"
   "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/mma_sync racecheck synccheck"
   "cuda/conv/tensor_core/wgrad/mma_sync/mma_sync racecheck synccheck"

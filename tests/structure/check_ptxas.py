@@ -36,8 +36,8 @@ ALLOWED = {
     r"source_tma_kernelINS1_7TmaModeINS1_13OperandTraitsIf":
         "one to four registers before the first tile, where the kernel looks whether the source is mixed (C in fp32 on an H200, forward 446 to 470 us and "
         "dgrad 527 to 547 us in two runs; without the look 443 to 476 and 488 to 544).",
-    r"wgrad_rows_kernelINS1_13OperandTraitsIfLNS0_3ptx6TensorE0ELi1EEELi128ELi3E":
-        "two registers once a block, where the kernel looks at its sample (conv128_k7 in tf32 on an H200: 804 to 808 us, without the look 818 to 821).",
+    r"wgrad_rows_kernelINS1_13OperandTraitsIfLNS0_3ptx6TensorE0ELi(?:1EEELi128|2EEELi64)ELi3E":
+        "two registers once a block, where the kernel looks at its sample (conv128_k7 in tf32 on an H200: 785 us, without the look 800).",
     r"by_tile_kernel":
         "three registers once a tile, in a kernel that runs only where sums are suspect or magnitudes mixed.",
     r"reduce_rows_kernelILNS_8ReduceOpE[34]EffE":

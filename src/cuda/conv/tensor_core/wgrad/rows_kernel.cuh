@@ -53,7 +53,8 @@ __device__ __forceinline__ bool add_turns(float* shared, int thread, bool keeps,
 /// and multiply at the same time. The named barrier at which the first one waits; the second's is the next.
 inline constexpr int kFirstTurn = 2;
 inline constexpr int kConsumersDone = 1;
-inline constexpr int kEndKnown = 4;  // the named barrier of all threads after which ends_early is there
+// The named barriers after which ends_early is there, for each role: the first consumer warp arrives at all of them.
+inline constexpr int kCopierKnows = 4, kConvertersKnow = 5, kConsumersKnow = 6;
 
 /// All steps of a consumer warpgroup.
 template <class Operand, int kN, int kShifts, int kProducers>
@@ -231,10 +232,10 @@ __global__ void __launch_bounds__(wgrad_row_threads({kN, kShifts}, Operand::kPar
     return Operand::kScaled ? scale_exponent(largest_of(of_y ? scales->y_largest : scales->x_largest), kTarget) : 0;
   };
   // The first consumer warp, which has registers for it, finds out and tells all others.
-  const auto ends_early = [&] {
+  const auto ends_early = [&](int barrier, int threads) {
     if constexpr (WgradSplit<Operand>::kHalves) {
       if (rest == nullptr) return false;
-      ptx::named_barrier(kEndKnown, kThreads);
+      ptx::named_barrier(barrier, threads);
       return __shfl_sync(0xffffffffU, block.ends_early ? 1 : 0, 0) != 0;
     }
     return false;
@@ -244,10 +245,10 @@ __global__ void __launch_bounds__(wgrad_row_threads({kN, kShifts}, Operand::kPar
     if (threadIdx.x < 32) {
       // Scaled operands have been sampled, so they are ready when this kernel starts.
       if constexpr (!Operand::kScaled) wait_for_grid_before();
-      copy_steps<WgradSplit<Operand>::kHalves>(tiling, place, buffers, copies, ends_early);
+      copy_steps<WgradSplit<Operand>::kHalves>(tiling, place, buffers, copies, [&] { return ends_early(kCopierKnows, 64); });
     } else {
       wait_for_grid_before();
-      if (ends_early()) return;
+      if (ends_early(kConvertersKnow, kConverters + 32)) return;
       const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32 - 1, 0);
       constexpr int kWarps = kConverters / 32;
       const auto convert = [&](auto in_pairs) {
@@ -269,11 +270,15 @@ __global__ void __launch_bounds__(wgrad_row_threads({kN, kShifts}, Operand::kPar
     if constexpr (WgradSplit<Operand>::kHalves) {
       if (rest != nullptr && threadIdx.x / 32 == kProducers / 32) {
         const bool ends = is_mixed(scales, problem, tiling);
-        if (threadIdx.x % 32 == 0) block.ends_early = ends;
-        if (ends && blockIdx.x == 0 && threadIdx.x % 32 == 0) *rest = kAllMarked;
+        if (threadIdx.x % 32 == 0) {
+          block.ends_early = ends;
+          if (ends && blockIdx.x == 0) *rest = kAllMarked;
+        }
+        ptx::named_arrive(kCopierKnows, 64);
+        ptx::named_arrive(kConvertersKnow, kConverters + 32);
       }
     }
-    if (ends_early()) {
+    if (ends_early(kConsumersKnow, 256)) {
       // No copy may arrive after the block's end.
       for (int stage = 0; stage < place.begun; ++stage) {
         ptx::mbarrier_wait(buffers.columns.full(stage), 0);

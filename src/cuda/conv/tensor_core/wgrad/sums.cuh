@@ -18,9 +18,11 @@ namespace polyphase::cuda::tensor_core {
 inline constexpr int kSumThreads = 1024;  // many, since a whole block computes a weight again
 inline constexpr int kAddWeights = 4;     // of a thread at a time, kSumThreads apart
 inline constexpr int kLookWeights = 8;    // the same where they are only looked through
-inline constexpr int kFewWeights = 4;     // of a round, or an eighth: more are left to the wide kernel
-inline constexpr int kShortSum = 512;     // products; so many weights as these are worth a warp each
-inline constexpr int kAddBlocks = 2;      // of a multiprocessor
+inline constexpr int kFewWeights =
+    4;  // of a round, or an eighth: more are left to the wide kernel; of long sums, more than one
+inline constexpr std::int64_t kLongSum = std::int64_t{1} << 17;      // products
+inline constexpr int kShortSum = 512;                                // products; so many weights as these are worth a warp each
+inline constexpr int kAddBlocks = 2;                                 // of a multiprocessor
 inline constexpr std::int64_t kManyWeights = std::int64_t{1} << 17;  // a thread each fills the device
 
 /// Marks the block of weight i for the wide kernel. Not inlined, because the call is rare.
@@ -59,7 +61,8 @@ struct WgradFound {
     if (__syncthreads_or(any ? 1 : 0) == 0) return;
     const auto thread = static_cast<int>(threadIdx.x);
     const int again = count;
-    const bool is_wide = sizeof(T) == sizeof(float) && again > min(kFewWeights, round / 8) && wide.any != nullptr;
+    const int few = problem.N * problem.L_in > kLongSum ? 1 : kFewWeights;
+    const bool is_wide = sizeof(T) == sizeof(float) && again > min(few, round / 8) && wide.any != nullptr;
     const bool by_warps = problem.N * problem.L_in <= std::int64_t{kShortSum} * again;
     const WgradTeam team = by_warps ? WgradTeam{thread % 32, 32} : WgradTeam{thread, kSumThreads};
     for (int i = thread; is_wide && i < again; i += kSumThreads) leave_to_wide(problem, wide, at(place[i]));
