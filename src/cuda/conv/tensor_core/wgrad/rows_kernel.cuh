@@ -192,7 +192,8 @@ __global__ void __launch_bounds__(wgrad_row_threads({kN, kShifts}, Operand::kPar
     const auto products = static_cast<std::uint32_t>(tiling.jobs * tiling.slices);
     if (block_index >= products) {
       extern __shared__ __align__(16) unsigned char shared[];
-      return rest.store(reinterpret_cast<double*>(shared), products, block_index - products, gridDim.x - products);
+      return rest.template store<wgrad_row_threads({kN, kShifts}, Operand::kParts)>(
+          reinterpret_cast<double*>(shared), products, block_index - products, gridDim.x - products);
     }
     if (!rest.wide.has_job(block_index % static_cast<std::uint32_t>(tiling.jobs))) {
       if (threadIdx.x == 0) rest.count_done();

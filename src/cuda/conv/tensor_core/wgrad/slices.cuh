@@ -8,11 +8,12 @@
 namespace polyphase::cuda::tensor_core {
 
 /// The sum over slices of partial[slice][i], in f64, in the first of a weight's `lanes` threads: they add slices y, y + lanes,
-/// ... in order, then the lanes are added as a tree. By all threads of a block, neighbours having neighbouring weights; `sums`:
-/// shared, one a thread. The weight of a thread whose `exists` is false is not read.
+/// ... in order, then the lanes are added as a tree. By all kThreads threads of a block, neighbours having neighbouring
+/// weights; `sums`: shared, one a thread. The weight of a thread whose `exists` is false is not read.
+template <int kThreads>
 __device__ __forceinline__ double sum_slices(double* sums, const float* partial, std::int64_t weights, std::int64_t slices,
                                              int lanes, std::int64_t i, bool exists) {
-  const auto thread = static_cast<int>(threadIdx.x), columns = static_cast<int>(blockDim.x) / lanes, lane = thread / columns;
+  const auto thread = static_cast<int>(threadIdx.x), columns = kThreads / lanes, lane = thread / columns;
   const std::int64_t step = lanes * weights;
   const float* from = partial + lane * weights + i;
   // Lanes past the last slice read nothing; adding 0 does not change a sum that began at 0.

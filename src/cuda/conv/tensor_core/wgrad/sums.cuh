@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kSumThreads, 1)
   if (thread + 1 == kSumThreads) found.begin(scales);
   for (std::int64_t first = std::int64_t{blockIdx.x} * columns; first < weights; first += std::int64_t{gridDim.x} * columns) {
     const std::int64_t i = first + column;
-    const double sum = sum_slices(sums, partial, weights, slices, lanes, i, i < weights);
+    const double sum = sum_slices<kSumThreads>(sums, partial, weights, slices, lanes, i, i < weights);
     bool any = false;
     if (lane == 0 && i < weights) {
       const auto weight = static_cast<float>(sum);

@@ -36,18 +36,19 @@ struct WideSums {
   }
 
   /// Waits for `products` blocks, then stores share `own` of `shares` of the weights. `sums`: shared, one a thread.
+  template <int kThreads>
   __device__ __forceinline__ void store(double* sums, std::uint32_t products, std::uint32_t own, std::uint32_t shares) const {
     if (threadIdx.x == 0) {
       while (*static_cast<volatile std::uint32_t*>(wide.done()) != products) __nanosleep(200);
       __threadfence();
     }
     __syncthreads();
-    const auto thread = static_cast<int>(threadIdx.x), columns = static_cast<int>(blockDim.x) / lanes;
+    const auto thread = static_cast<int>(threadIdx.x), columns = kThreads / lanes;
 #pragma unroll 1
     for (std::int64_t first = std::int64_t{own} * columns; first < weights; first += std::int64_t{shares} * columns) {
       const std::int64_t i = first + thread % columns;
       const bool exists = i < weights && wide.has(problem, i);
-      const auto weight = static_cast<float>(sum_slices(sums, partial, weights, slices, lanes, i, exists));
+      const auto weight = static_cast<float>(sum_slices<kThreads>(sums, partial, weights, slices, lanes, i, exists));
       store(i, weight, exists && thread < columns);
       __syncthreads();  // the next round writes `sums`
     }
