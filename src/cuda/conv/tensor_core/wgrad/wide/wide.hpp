@@ -46,11 +46,11 @@ struct WideWeights {
     const std::int64_t row = ci / in * input_blocks + ci % in / kWideInputs;
     return (row * output_blocks + co / kWideOutputs) * problem.K + k;
   }
-  [[nodiscard]] __device__ __forceinline__ bool has_job(std::uint32_t job) const {
+  [[nodiscard]] __device__ __forceinline__ bool has_job(std::int64_t job) const {
     return *any == kAllMarked || marks()[job] != 0;
   }
   [[nodiscard]] __device__ __forceinline__ bool has(const ConvProblem& problem, std::int64_t i) const {
-    return *any == kAllMarked || marks()[block_of(problem, i)] != 0;
+    return has_job(block_of(problem, i));
   }
   /// Whether the kernel by rows has left all to the wide one.
   [[nodiscard]] __device__ __forceinline__ bool has_all() const { return any != nullptr && *any == kAllMarked; }
