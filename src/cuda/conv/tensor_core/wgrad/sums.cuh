@@ -18,7 +18,8 @@ namespace polyphase::cuda::tensor_core {
 inline constexpr int kSumThreads = 1024;  // many, since a whole block computes a weight again
 inline constexpr int kAddWeights = 4;     // of a thread at a time, kSumThreads apart
 inline constexpr int kLookWeights = 8;    // the same where they are only looked through
-/// Of a round, or an eighth of it: more are left to the wide kernel. Of long sums, more than one.
+/// Suspect weights of a round that are summed again here, at most an eighth of it. More are left to the wide kernel; of long
+/// sums, more than one.
 inline constexpr int kFewWeights = 4;
 inline constexpr std::int64_t kLongSum = std::int64_t{1} << 17;      // products
 inline constexpr int kShortSum = 512;                                // products; so many weights as these are worth a warp each
