@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """No warp arrives at a barrier of shared memory while its read of that memory is still in progress. The arrival could overtake the read,
 and another warp would overwrite the memory too early. ptxas keeps such an arrival after the read but moves it across wgmma.fence, and no
-sanitizer reports it (docs/kernels/stride1.md). A read is finished before the first instruction that uses its result.
+sanitizer reports it (docs/kernels/stride1.md). A read is finished before the first instruction that uses a word of its result: the scoreboard
+counts instructions, not words.
 
 usage: check_arrivals.py BUILD_ROOT
 Reads the output of cuobjdump for the build's CUDA objects in code order, ignoring branches. Exits 77 (skipped) without CUDA objects or
@@ -36,10 +37,10 @@ def words_of(name: str) -> int:
 def early_arrivals(text: str) -> dict[str, int]:
     """Kernel -> arrivals that come before the first use of an earlier read of shared memory."""
     found: dict[str, int] = {}
-    kernel, under_way = "", set()
+    kernel, under_way = "", {}  # register -> the registers of its read
     for line in text.splitlines():
         if match := FUNCTION.search(line):
-            kernel, under_way = match[1], set()
+            kernel, under_way = match[1], {}
             continue
         match = INSTRUCTION.match(line)
         if match is None:
@@ -52,22 +53,25 @@ def early_arrivals(text: str) -> dict[str, int]:
             continue
         is_read = name.startswith("LDS") and registers
         wanted = registers[1:] if is_read else registers
-        for first in wanted:
-            under_way.difference_update(range(first, first + (1 if is_read else words_of(name))))
+        used = {each for first in wanted for each in range(first, first + (1 if is_read else words_of(name)))}
+        for each in used & under_way.keys():
+            for word in under_way.pop(each, ()):
+                under_way.pop(word, None)
         if is_read:
-            under_way.update(range(registers[0], registers[0] + words_of(name)))
+            read = range(registers[0], registers[0] + words_of(name))
+            under_way.update(dict.fromkeys(read, read))
     return found
 
 
 EARLY = """
 \tFunction : early
         /*0000*/                   LDS.64 R22, [R188] ;
-        /*0010*/                   FMUL R7, R22, R22 ;
+        /*0010*/                   FMUL R7, R24, R24 ;
         /*0020*/              @!P1 SYNCS.ARRIVE.TRANS64.A1T0 RZ, [UR22+0xc8], RZ ;
         /*0030*/                   FMUL R8, R23, R7 ;
 \tFunction : late
         /*0000*/                   LDS.64 R22, [R188] ;
-        /*0010*/                   F2FP.F16.F32.PACK_AB R153, R22, R23 ;
+        /*0010*/                   F2FP.F16.F32.PACK_AB R153, R23, R24 ;
         /*0020*/                   SYNCS.ARRIVE.TRANS64.A1T0 RZ, [UR22+0xc8], RZ ;
 """
 

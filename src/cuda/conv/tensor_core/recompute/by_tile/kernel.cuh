@@ -32,13 +32,16 @@ struct TicketRing {
     ptx::mbarrier_arrive(full());
     ring.advance(ByTileShared::kSlots);
   }
-  /// The ticket stays where it is until release(): in registers it would compete with the sums.
+  /// The ticket stays where it is until take(): in registers it would compete with the sums.
   __device__ __forceinline__ void wait() const { ptx::mbarrier_wait(full(), ring.parity); }
   [[nodiscard]] __device__ __forceinline__ uint4 read() const { return shared.tickets[ring.stage]; }
-  __device__ __forceinline__ void release() {
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(empty());
+  /// Reads the ticket and gives its place back. The vote needs the words, so the reads are finished before the arrival.
+  [[nodiscard]] __device__ __forceinline__ uint4 take() {
+    const uint4 ticket = read();
+    const bool has_read = __all_sync(0xffffffffU, (ticket.y & ticket.z & ticket.w) != 0xffffffffU);
+    if (has_read && threadIdx.x % 32 == 0) ptx::mbarrier_arrive(empty());
     ring.advance(ByTileShared::kSlots);
+    return ticket;
   }
 };
 
@@ -128,8 +131,7 @@ __device__ __forceinline__ void consume_by_tile(const ByTileCall& call, const Pr
     const std::uint32_t kind = tickets.read().x;
     if (kind == kEnd) break;
     if (kind == kConvert) {
-      const uint4 ticket = tickets.read();
-      tickets.release();
+      const uint4 ticket = tickets.take();
       convert_unit<kParts>(call, ticket.y, ticket.z);
       continue;
     }
@@ -141,8 +143,7 @@ __device__ __forceinline__ void consume_by_tile(const ByTileCall& call, const Pr
       multiply_by_tile<kFormF16, kParts, kTileColumns>(call, layout, own_column, own_source, ring, sums, between);
     else
       multiply_by_tile<kFormTf32, kParts, kTileColumns>(call, layout, own_column, own_source, ring, sums, between);
-    const uint4 ticket = tickets.read();
-    tickets.release();
+    const uint4 ticket = tickets.take();
     const UnitScale scale(ticket.w);
     const ByTileUnit unit(tiling, gemm, __ldcg(call.arrays.unit_list + ticket.y));
     // All steps of the tile were in shared memory, so its unit may be overwritten.
