@@ -15,6 +15,7 @@ struct ResidualUnit {
   std::int64_t N = 1, C = 1, L = 1;
   std::array<std::int64_t, 2> K{1, 1}, D{1, 1};
   std::array<double, 2> slope{1, 1};  ///< act(v) = v < 0 ? slope*v : v; 0: ReLU
+  bool is_snake = false;              ///< act(v) = v + sin(alpha*v)^2/beta with a channel's alpha and beta; no slope
   double scale = 1;
   DType dtype = DType::f32;
 

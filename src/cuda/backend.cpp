@@ -319,11 +319,14 @@ bool CudaBackend::fuses(const ConvProblem& problem, ConvDirection direction, con
                         Precision precision) {
   return cuda::fuses(problem, direction, parts_of(epilogue), algorithm, precision, device_);
 }
-bool CudaBackend::residual_unit(const ResidualUnit& unit, const Tensor& x, const std::array<Tensor, 2>& weights,
-                                const std::array<Tensor, 2>& biases, const Tensor& out) {
+bool CudaBackend::residual_unit(const ResidualUnit& unit, const Tensor& x, const std::array<UnitConvTensors, 2>& convs,
+                                const Tensor& out) {
   const Turn turn(device_);
-  return cuda::residual_unit(unit, x.raw(), {weights_of(weights[0]), weights_of(weights[1])},
-                             {address_or_null(biases[0]), address_or_null(biases[1])}, out.raw(), device_, turn.stream);
+  const auto addresses = [](const UnitConvTensors& conv) {
+    return cuda::UnitConv{weights_of(conv.weight), address_or_null(conv.bias), address_or_null(conv.alpha),
+                          address_or_null(conv.beta)};
+  };
+  return cuda::residual_unit(unit, x.raw(), {addresses(convs[0]), addresses(convs[1])}, out.raw(), device_, turn.stream);
 }
 void CudaBackend::activation_backward(const ConvEpilogue& epilogue, const Tensor& result, const Tensor& gradient,
                                       const Tensor& in, const Tensor& sums) {

@@ -47,6 +47,13 @@ struct SnakeGradients {
   Tensor added{};
 };
 
+/// A convolution of a residual unit: tensors of the unit's dtype.
+struct UnitConvTensors {
+  Tensor weight{};         ///< (C, C, K)
+  Tensor bias{};           ///< (C) or undefined
+  Tensor alpha{}, beta{};  ///< (C), of the Snake that it reads through; undefined without one
+};
+
 /// A device's convolutions (conv/problem.hpp); `bias` may be undefined.
 class ConvBackend {
  public:
@@ -71,10 +78,9 @@ class ConvBackend {
   [[nodiscard]] virtual bool fuses(const ConvProblem& problem, ConvDirection direction, const ConvEpilogue& epilogue,
                                    Algorithm algorithm, Precision precision) = 0;
   /// Computes `unit` into `out` in one kernel and returns true; returns false, with nothing done, if the device has none for it
-  /// or computes it faster in steps. Biases may be undefined; `out` is not x.
+  /// or computes it faster in steps. `out` is not x.
   [[nodiscard]] virtual bool residual_unit(const ResidualUnit& /*unit*/, const Tensor& /*x*/,
-                                           const std::array<Tensor, 2>& /*weights*/, const std::array<Tensor, 2>& /*biases*/,
-                                           const Tensor& /*out*/) {
+                                           const std::array<UnitConvTensors, 2>& /*convs*/, const Tensor& /*out*/) {
     return false;
   }
   /// The backward pass: in = map(derivative, result, gradient) and sums (C) = in summed over the other two dimensions, in an

@@ -44,9 +44,11 @@ bool is_sum_of_branches(const Module& module) {
   return exactly<MeanOfBranches>(module) != nullptr || exactly<SumOfBranches>(module) != nullptr;
 }
 
+bool is_snake(const Module& module) { return exactly<Snake>(module) != nullptr || exactly<SnakeBeta>(module) != nullptr; }
+
 bool is_fusable(const Module& module) {
   return exactly<ReLU>(module) != nullptr || exactly<LeakyReLU>(module) != nullptr || exactly<Tanh>(module) != nullptr ||
-         exactly<Snake>(module) != nullptr || exactly<SnakeBeta>(module) != nullptr;
+         is_snake(module);
 }
 
 /// Whether `module` and the convolution behind it are in one pass: an activation that a convolution applies to what it reads.
@@ -92,7 +94,7 @@ Ran run_pass(Modules modules, std::size_t first, std::size_t length, Tensor x, c
   ConvInputOptions input;
   if (before == 1) {
     const ConvOutputOptions read = output_options_of(*modules[first]);
-    input = {read.activation, read.slope};
+    input = {read.activation, read.slope, read.alpha, read.beta};
   }
   if (const auto* conv = exactly<Conv1d>(module)) return {conv->forward_activated(x, output, input), adds};
   return {exactly<ConvTranspose1d>(module)->forward_activated(x, output, input), adds};
@@ -101,7 +103,7 @@ Ran run_pass(Modules modules, std::size_t first, std::size_t length, Tensor x, c
 /// The channels of a convolution that may be one of residual_unit(), reading what `before` makes; 0 if it may not.
 std::int64_t unit_channels(const Module& before, const Module& module) {
   const auto* conv = exactly<Conv1d>(module);
-  if (conv == nullptr || !is_read_by(before, module)) return 0;
+  if (conv == nullptr || grad_enabled() || !(is_snake(before) || is_read_by(before, module))) return 0;
   const Conv1d::Options& options = conv->options();
   const std::int64_t extent = options.dilation * (options.kernel_size - 1);
   const bool is_centred = extent % 2 == 0 && (options.padding.is_same || options.padding == Padding(extent / 2));
@@ -113,14 +115,14 @@ std::int64_t unit_channels(const Module& before, const Module& module) {
 bool is_unit(Modules modules) {
   if (modules.size() != 4) return false;
   const auto is_half = [&](std::size_t i) { return unit_channels(*modules[i], *modules[i + 1]); };
-  return is_half(0) > 0 && is_half(0) == is_half(2);
+  return is_half(0) > 0 && is_half(0) == is_half(2) && is_snake(*modules[0]) == is_snake(*modules[2]);
 }
 
 /// The convolution as one of residual_unit(), reading what `before` makes.
 UnitConv1d unit_conv_of(const Module& before, const Module& module) {
   const auto* conv = exactly<Conv1d>(module);
   const ConvOutputOptions read = output_options_of(before);
-  return {conv->weight(), conv->bias(), conv->options().dilation, {read.activation, read.slope}};
+  return {conv->weight(), conv->bias(), conv->options().dilation, {read.activation, read.slope, read.alpha, read.beta}};
 }
 
 /// residual + scale*(all modules applied to x).

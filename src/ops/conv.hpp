@@ -67,7 +67,8 @@ struct Conv1dOptions {
 /// Error for a snake without alpha, for an alpha or beta without a snake, and for a scale without a residual.
 ///
 /// `input` is an activation of x, which the convolution applies as it reads x if no gradients are recorded and the device can;
-/// else it is a separate pass. Its bits are the same. Error for an activation that is not none, relu or leaky_relu.
+/// else it is a separate pass, as snake always is. Its bits are the same. Also differentiable in its alpha and beta. Error for
+/// tanh, for a snake without alpha, and for an alpha or beta without a snake.
 [[nodiscard]] Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias,
                                       const ConvTranspose1dOptions& options, const ConvOutputOptions& output,
                                       const ConvInputOptions& input = {});
@@ -91,9 +92,10 @@ struct UnitConv1d {
 ///
 ///     pp::residual_unit(x, {w1, b1, 3, {pp::Activation::leaky_relu, 0.1}}, {w2, b2, 1, {pp::Activation::leaky_relu, 0.1}})
 ///
-/// It is conv1d(conv1d(x, first), second) with the residual x. On a GPU of compute capability 9.0 one kernel computes it where
-/// that is faster, without the tensor between the convolutions in memory: for f16 and bf16, 32, 64 or 128 channels and a length
-/// that is a multiple of 8, if no gradients are recorded, the algorithm is automatic and there is no AutocastGuard or
+/// With snake and a second convolution of one tap it is that of DAC, Oobleck and their family. It is conv1d(conv1d(x, first),
+/// second) with the residual x. On a GPU of compute capability 9.0 one kernel computes it where that is faster, without the
+/// tensor between the convolutions in memory: for f16 and bf16, 32, 64 or 128 channels, with two snakes also 96 or 192, and a
+/// length that is a multiple of 8, if no gradients are recorded, the algorithm is automatic and there is no AutocastGuard or
 /// LengthInvariantGuard. It needs scale 1, rounds where the steps round but for the second convolution's result, which it adds
 /// to x before, and sums in another order. Throws the errors of conv1d(), and ShapeError if D*(K - 1) is odd or the channels
 /// change.

@@ -8,8 +8,10 @@ namespace polyphase {
 
 /// What a convolution reads: activation(x).
 struct ConvInputOptions {
-  Activation activation = Activation::none;  ///< none, relu or leaky_relu
+  Activation activation = Activation::none;  ///< none, relu, leaky_relu or snake
   double slope = 0.01;                       ///< for leaky_relu: leaky_relu()'s negative_slope
+  Tensor alpha{};                            ///< for snake, (C_in), required
+  Tensor beta{};                             ///< for snake, (C_in), as in snake_beta(); undefined: alpha, as in snake()
 };
 
 /// What a convolution computes from its sums: residual + scale*activation(sums + bias), or the activation alone.

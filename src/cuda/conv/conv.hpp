@@ -12,6 +12,7 @@
 #include "conv/residual_unit.hpp"
 #include "cuda/conv/epilogue/epilogue.cuh"
 #include "cuda/conv/packed_weights.hpp"
+#include "cuda/conv/unit_conv.hpp"
 
 namespace polyphase::cuda {
 
@@ -48,9 +49,9 @@ void conv_dgrad(const ConvProblem& problem, const void* y, const Weights& w, con
                          Precision precision, int device);
 
 /// Computes `unit` in one kernel and returns true; returns false, with nothing done, if none does it or steps are faster.
-/// Biases may be null; `out` is not x.
-[[nodiscard]] bool residual_unit(const ResidualUnit& unit, const void* x, const std::array<Weights, 2>& weights,
-                                 const std::array<const void*, 2>& biases, void* out, int device, cudaStream_t stream);
+/// `out` is not x.
+[[nodiscard]] bool residual_unit(const ResidualUnit& unit, const void* x, const std::array<UnitConv, 2>& convs, void* out,
+                                 int device, cudaStream_t stream);
 
 /// w = wgrad(x, y): overwritten, not accumulated.
 void conv_wgrad(const ConvProblem& problem, const void* x, const void* y, void* w, Algorithm algorithm, Precision precision,

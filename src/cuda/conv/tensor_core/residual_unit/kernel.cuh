@@ -29,10 +29,13 @@ namespace polyphase::cuda::tensor_core {
 template <class Shape>
 struct UnitLayout {
   std::uint32_t base;
-  int ring, source;
+  int ring, source, snakes;
   static constexpr int kBiases = Shape::kBarrierBytes, kOperand = kBiases + Shape::kBiasBytes;
   __device__ __forceinline__ UnitLayout(std::uint32_t start, const UnitTiling& tiling)
-      : base(start), ring(kOperand + tiling.pitch * Shape::kVectors * 16), source(ring + Shape::kStages * Shape::kStageBytes) {}
+      : base(start),
+        ring(kOperand + tiling.pitch * Shape::kVectors * 16),
+        source(ring + Shape::kStages * Shape::kStageBytes),
+        snakes(source + tiling.source_boxes * Shape::kChannels * tiling.source_width * 2) {}
   [[nodiscard]] __device__ __forceinline__ std::uint32_t full(int stage) const {
     return base + static_cast<std::uint32_t>(stage) * 8;
   }
@@ -104,21 +107,25 @@ __device__ __forceinline__ void copy_unit_source(const UnitTiling& tiling, const
 
 /// Makes the operand of a block's source: transposes matrices of 8 channels and 8 positions, four of them at a time, and
 /// activates them.
-template <class T, UnitKind kKind, class Shape>
+template <class Shape, class Activation>
 __device__ __forceinline__ void activate_unit_source(const UnitTiling& tiling, std::uint32_t source, std::uint32_t operand,
-                                                     int warp, int lane) {
-  constexpr int kWarps = Shape::kThreads / 32, kParts = Shape::kVectors / 4;
+                                                     const Activation& activation, int warp, int lane) {
+  constexpr int kParts = Shape::kVectors / 4, kWarps = Shape::kThreads / 32 / kParts;  // of a part of the channels
+  const int part = warp % kParts;
   // Lane 8i + r reads channel r of matrix i, and writes its position r.
   const std::uint32_t from = source + static_cast<std::uint32_t>(lane * tiling.source_width * 2);
   const std::uint32_t to = operand + static_cast<std::uint32_t>((lane / 8 * tiling.pitch + lane % 8) * 16);
+  SnakeWord of_vector[4];
+#pragma unroll
+  for (int k = 0; k < 4; ++k) of_vector[k] = activation.of_neighbours(part * 32 + k * 8 + lane % 4 * 2);
+  if (warp >= kWarps * kParts) return;
 #pragma unroll 3
-  for (int i = warp; i < tiling.source_blocks * kParts; i += kWarps) {
-    const int part = i % kParts, position = i / kParts * 8;
+  for (int block = warp / kParts; block < tiling.source_blocks; block += kWarps) {
+    const int position = block * 8;
     std::uint32_t words[4];
     ptx::load_matrices_transposed(
         words, from + static_cast<std::uint32_t>(part * 32 * tiling.source_width * 2 + source_offset<Shape>(tiling, position)));
-#pragma unroll
-    for (int k = 0; k < 4; ++k) words[k] = activated_pair<T, kKind>(words[k], tiling.slope[0]);
+    activation.apply(words, [&](int k) -> const SnakeWord& { return of_vector[k]; });
     ptx::store_matrices(to + static_cast<std::uint32_t>((part * 4 * tiling.pitch + position) * 16), words);
   }
 }
@@ -159,20 +166,23 @@ __device__ __forceinline__ void multiply_unit(const UnitLayout<Shape>& layout, s
   sums.fence();
 }
 
-/// Writes the staged outputs: a warp has kRows channels, a lane 8 positions, and the same in later passes.
+/// Writes the staged outputs: a lane has kRows channels and 8 positions, and the same channels in later passes.
 template <class T, class Shape>
 __device__ __forceinline__ void store_unit_outputs(const UnitTiling& tiling, const unsigned char* staged, T* __restrict__ out,
                                                    const UnitBlock& block, int warp, int lane) {
-  constexpr int kWarps = Shape::kThreads / 32, kRows = Shape::kChannels / kWarps, kPasses = (Shape::kPositions + 255) / 256;
+  constexpr int kLanes = Shape::kPositions < 256 ? Shape::kPositions / 8 : 32;  // of a channel
+  constexpr int kWarps = Shape::kThreads / 32 * (32 / kLanes), kRows = Shape::kChannels / kWarps;
+  constexpr int kPasses = (Shape::kPositions + 255) / 256;
   constexpr int kStagedBytes = Shape::kStagedPitch * 2;
   const int count = min(tiling.tile, tiling.length - block.begin);
   const auto row_bytes = static_cast<std::uint32_t>(tiling.length) * 2;
-  const std::int64_t rows = static_cast<std::int64_t>(block.sample) * Shape::kChannels + warp;
-  auto* const first = reinterpret_cast<unsigned char*>(out + rows * tiling.length + block.begin + 8 * lane);
-  const unsigned char* const from = staged + warp * kStagedBytes + lane * 16;
+  const int row = warp * (32 / kLanes) + lane / kLanes, column = lane % kLanes;
+  const std::int64_t rows = static_cast<std::int64_t>(block.sample) * Shape::kChannels + row;
+  auto* const first = reinterpret_cast<unsigned char*>(out + rows * tiling.length + block.begin + 8 * column);
+  const unsigned char* const from = staged + row * kStagedBytes + column * 16;
 #pragma unroll
   for (int pass = 0; pass < kPasses; ++pass) {
-    if (pass * 256 + 8 * lane >= count) continue;
+    if (pass * 256 + 8 * column >= count) continue;
 #pragma unroll
     for (int i = 0; i < kRows; ++i)
       ptx::store_vector(first + static_cast<std::uint64_t>(i * kWarps) * row_bytes + pass * 512,
@@ -187,10 +197,12 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
                          const unsigned char* __restrict__ first_weights,
                          const typename Operand::Source* __restrict__ first_bias,
                          const unsigned char* __restrict__ second_weights,
-                         const typename Operand::Source* __restrict__ second_bias, typename Operand::Source* __restrict__ out) {
+                         const typename Operand::Source* __restrict__ second_bias,
+                         const __grid_constant__ UnitSnakes<typename Operand::Source> snakes,
+                         typename Operand::Source* __restrict__ out) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using T = typename Operand::Source;
-  using Sums = std::conditional_t<Shape::kChannels == 32, UnitSumsOfPositions<T, Shape>, UnitSumsOfChannels<T, Shape>>;
+  using Sums = std::conditional_t<Shape::kOfPositions, UnitSumsOfPositions<T, Shape>, UnitSumsOfChannels<T, Shape>>;
   constexpr int kChannels = Shape::kChannels;
   extern __shared__ __align__(16) unsigned char shared[];
   const std::uint32_t base = (ptx::shared_address(shared) + 127) & ~127U;
@@ -214,7 +226,15 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     const T* const bias = thread < kChannels ? first_bias : second_bias;
     biases[Sums::bias_place(thread)] = bias != nullptr ? static_cast<float>(bias[thread % kChannels]) : 0.0F;
   }
+  auto* const pairs = reinterpret_cast<SnakePair*>(memory + layout.snakes);
+  if (kKind == UnitKind::snake && thread < kChannels) {
+    const int conv = thread * 2 / kChannels;
+    pairs[thread] = snake_pair(snakes.alpha[conv], snakes.beta[conv], thread * 2 % kChannels);
+  }
   __syncthreads();
+  using Activation = UnitActivation<T, kKind>;
+  const Activation before_first{tiling.slope[0], snakes.alpha[0], snakes.beta[0], pairs},
+      before_second{tiling.slope[1], snakes.alpha[1], snakes.beta[1], pairs + kChannels / 2};
   const std::uint32_t operand = base + static_cast<std::uint32_t>(layout.kOperand),
                       source = base + static_cast<std::uint32_t>(layout.source);
   Sums sums(tiling, {.operand = operand, .source = source, .warp = warp, .lane = lane});
@@ -227,7 +247,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     if (index + gridDim.x >= blocks) let_dependents_start();
     ptx::mbarrier_wait(layout.source_full(), parity);
     parity ^= 1;
-    activate_unit_source<T, kKind, Shape>(tiling, source, operand, warp, lane);
+    activate_unit_source<Shape>(tiling, source, operand, before_first, warp, lane);
     ptx::fence_async_shared();
     __syncthreads();
 
@@ -235,7 +255,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     multiply_unit<Operand, Shape>(layout, operand + static_cast<std::uint32_t>(tiling.offset * 16), tiling.pitch,
                                   tiling.taps[0], tiling.step[0], warp, lane, weights, done, ring, sums);
     __syncthreads();  // no warp reads the source's operand any more
-    sums.template store_middle<kKind>(block.begin - tiling.pad);
+    sums.store_middle(block.begin - tiling.pad, before_second);
     sums.begin(biases + kChannels);
     sums.add_source();
     ptx::fence_async_shared();

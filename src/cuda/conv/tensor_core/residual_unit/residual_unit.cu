@@ -28,11 +28,11 @@ std::shared_ptr<const Buffer> packed_weights(const ResidualUnit& unit, std::size
 }
 
 template <class Operand, class Shape>
-void launch(const ResidualUnit& unit, const UnitTiling& tiling, const void* x, const std::array<Weights, 2>& weights,
-            const std::array<const void*, 2>& biases, void* out, int device, cudaStream_t stream) {
+void launch(const ResidualUnit& unit, const UnitTiling& tiling, const void* x, const std::array<UnitConv, 2>& convs, void* out,
+            int device, cudaStream_t stream) {
   using T = typename Operand::Source;
-  const auto first = packed_weights<T>(unit, 0, weights[0], device, stream);
-  const auto second = packed_weights<T>(unit, 1, weights[1], device, stream);
+  const auto first = packed_weights<T>(unit, 0, convs[0].weights, device, stream);
+  const auto second = packed_weights<T>(unit, 1, convs[1].weights, device, stream);
   const auto row_bytes = static_cast<std::uint64_t>(unit.L) * sizeof(T);
   const CUtensorMap map = encode_tensor_map({.address = reinterpret_cast<std::uint64_t>(x),
                                              .numbers = static_cast<std::uint64_t>(unit.L),
@@ -45,20 +45,28 @@ void launch(const ResidualUnit& unit, const UnitTiling& tiling, const void* x, c
                                              .bytes = sizeof(T),
                                              .offset = 0,
                                              .swizzled = false});
-  auto* const kernel = tiling.kind == UnitKind::plain ? residual_unit_kernel<Operand, UnitKind::plain, Shape>
-                                                      : residual_unit_kernel<Operand, UnitKind::any, Shape>;
-  allow_shared_memory(kernel, tiling.shared_bytes, 100);
-  launch_behind(kernel, static_cast<unsigned>(tiling.thread_blocks), Shape::kThreads,
-                static_cast<std::size_t>(tiling.shared_bytes), stream, tiling, map, first->template as<unsigned char>(),
-                static_cast<const T*>(biases[0]), second->template as<unsigned char>(), static_cast<const T*>(biases[1]),
-                static_cast<T*>(out));
-  check_launch("residual unit");
+  UnitSnakes<T> snakes{};
+  for (std::size_t i = 0; i < 2; ++i)
+    snakes.alpha[i] = static_cast<const T*>(convs[i].alpha), snakes.beta[i] = static_cast<const T*>(convs[i].beta);
+  const auto run = [&](auto* kernel) {
+    allow_shared_memory(kernel, tiling.shared_bytes, 100);
+    launch_behind(kernel, static_cast<unsigned>(tiling.thread_blocks), Shape::kThreads,
+                  static_cast<std::size_t>(tiling.shared_bytes), stream, tiling, map, first->template as<unsigned char>(),
+                  static_cast<const T*>(convs[0].bias), second->template as<unsigned char>(),
+                  static_cast<const T*>(convs[1].bias), snakes, static_cast<T*>(out));
+    check_launch("residual unit");
+  };
+  if (tiling.kind == UnitKind::snake) return run(residual_unit_kernel<Operand, UnitKind::snake, Shape>);
+  if constexpr (Shape::kChannels != 96 && Shape::kChannels != 192) {  // what make_unit_tiling() offers
+    if (tiling.kind == UnitKind::plain) return run(residual_unit_kernel<Operand, UnitKind::plain, Shape>);
+    run(residual_unit_kernel<Operand, UnitKind::any, Shape>);
+  }
 }
 
 }  // namespace
 
-bool residual_unit(const ResidualUnit& unit, const void* x, const std::array<Weights, 2>& weights,
-                   const std::array<const void*, 2>& biases, void* out, int device, cudaStream_t stream) {
+bool residual_unit(const ResidualUnit& unit, const void* x, const std::array<UnitConv, 2>& convs, void* out, int device,
+                   cudaStream_t stream) {
   const DeviceProperties& gpu = properties(device);
   if (gpu.arch() != 90 || uses_mma(gpu.arch())) return false;
   if (reinterpret_cast<std::uintptr_t>(x) % 16 != 0 || reinterpret_cast<std::uintptr_t>(out) % 16 != 0) return false;
@@ -66,17 +74,27 @@ bool residual_unit(const ResidualUnit& unit, const void* x, const std::array<Wei
   if (!tiling) return false;
   const auto run = [&]<int kChannels>() {
     if (unit.dtype == DType::f16)
-      launch<F16, UnitShape<kChannels>>(unit, *tiling, x, weights, biases, out, device, stream);
+      launch<F16, UnitShape<kChannels>>(unit, *tiling, x, convs, out, device, stream);
     else
-      launch<Bf16, UnitShape<kChannels>>(unit, *tiling, x, weights, biases, out, device, stream);
+      launch<Bf16, UnitShape<kChannels>>(unit, *tiling, x, convs, out, device, stream);
   };
-  if (unit.C == 32)
-    run.template operator()<32>();
-  else if (unit.C == 64)
-    run.template operator()<64>();
-  else
-    run.template operator()<128>();
-  return true;
+  switch (unit.C) {
+    case 32:
+      run.template operator()<32>();
+      return true;
+    case 64:
+      run.template operator()<64>();
+      return true;
+    case 96:
+      run.template operator()<96>();
+      return true;
+    case 128:
+      run.template operator()<128>();
+      return true;
+    default:
+      run.template operator()<192>();
+      return true;
+  }
 }
 
 }  // namespace polyphase::cuda::tensor_core

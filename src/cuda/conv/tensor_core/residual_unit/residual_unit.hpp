@@ -7,13 +7,13 @@
 #include <cuda_runtime.h>
 
 #include "conv/residual_unit.hpp"
-#include "cuda/conv/packed_weights.hpp"
+#include "cuda/conv/unit_conv.hpp"
 
 namespace polyphase::cuda::tensor_core {
 
 /// Computes the unit on `stream` and returns true; returns false, with nothing done, where it is computed faster in steps or no
-/// kernel does it. Contiguous arrays of `unit.dtype`; biases may be null; `out` is not x.
-[[nodiscard]] bool residual_unit(const ResidualUnit& unit, const void* x, const std::array<Weights, 2>& weights,
-                                 const std::array<const void*, 2>& biases, void* out, int device, cudaStream_t stream);
+/// kernel does it. Contiguous arrays of `unit.dtype`; `out` is not x.
+[[nodiscard]] bool residual_unit(const ResidualUnit& unit, const void* x, const std::array<UnitConv, 2>& convs, void* out,
+                                 int device, cudaStream_t stream);
 
 }  // namespace polyphase::cuda::tensor_core

@@ -7,22 +7,13 @@
 
 #include <cstdint>
 
-#include "cuda/conv/tap_gemm.hpp"
 #include "cuda/conv/tensor_core/pipeline/matrices.cuh"
+#include "cuda/conv/tensor_core/residual_unit/activation.cuh"
 #include "cuda/conv/tensor_core/residual_unit/tiling.hpp"
 #include "cuda/ptx/mma.cuh"
 #include "cuda/ptx/wgmma.cuh"
 
 namespace polyphase::cuda::tensor_core {
-
-/// Both numbers of a word activated: v < 0 ? slope*v : v.
-template <class T, UnitKind kKind>
-__device__ __forceinline__ std::uint32_t activated_pair(std::uint32_t word, float slope) {
-  if constexpr (kKind == UnitKind::plain) return leaky_word<T>(word, slope);
-  const auto of = [slope](float value) { return value < 0.0F ? TapGemm::low(slope, value) : value; };
-  const float2 v = floats_of<T>(word);
-  return rounded_word<T>(of(v.x), of(v.y));
-}
 
 /// The offset of a position, a multiple of 8, in the source's boxes: [box][channel][width].
 template <class Shape>
@@ -75,13 +66,13 @@ struct UnitSumsOfChannels {
     ptx::Wgmma<Operand::kType, kPositions>::multiply(sums, of_weights + weights, positions, true);
   }
   /// Stores the activated middle; zeros outside the sample. `begin`: where the middle begins in the sample.
-  template <UnitKind kKind>
-  __device__ __forceinline__ void store_middle(int begin) const {
+  template <class Activation>
+  __device__ __forceinline__ void store_middle(int begin, const Activation& activation) const {
     const int own = begin + first;
     if (own >= 0 && own + kPositions <= tiling.length)
-      store_middle_by<kKind>([](std::uint32_t word, int) { return word; });
+      store_middle_by(activation, [](std::uint32_t word, int) { return word; });
     else
-      store_middle_by<kKind>([&](std::uint32_t word, int j) {
+      store_middle_by(activation, [&](std::uint32_t word, int j) {
         const int position = own + 8 * j + 2 * (lane % 4);
         const auto exists = [&](int at) { return at >= 0 && at < tiling.length; };
         return word & ((exists(position) ? 0xffffU : 0U) | (exists(position + 1) ? 0xffff0000U : 0U));
@@ -108,16 +99,17 @@ struct UnitSumsOfChannels {
   }
 
  private:
-  template <UnitKind kKind, class Mask>
-  __device__ __forceinline__ void store_middle_by(const Mask& mask) const {
+  template <class Activation, class Mask>
+  __device__ __forceinline__ void store_middle_by(const Activation& activation, const Mask& mask) const {
+    const int own = channel + lane / 4;
+    const SnakeWord of_row[2] = {activation.of_one(own), activation.of_one(own + 8)};
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       std::uint32_t words[4];
+      round_matrices<T>(sums, step, words);
+      activation.apply(words, [&](int i) -> const SnakeWord& { return of_row[i % 2]; });
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int at = sum_of_matrix(step, i);
-        words[i] = mask(activated_pair<T, kKind>(rounded_word<T>(sums[at], sums[at + 1]), tiling.slope[1]), 2 * step + i / 2);
-      }
+      for (int i = 0; i < 4; ++i) words[i] = mask(words[i], 2 * step + i / 2);
       ptx::store_matrices_transposed(to_middle + step * 256, words);
     }
   }
@@ -174,8 +166,8 @@ struct UnitSumsOfPositions {
     for (int i = 0; i < kBlocks; ++i)
       ptx::Wgmma<Operand::kType, Shape::kChannels>::multiply(sums[i], positions + i * 64, of_weights, true);
   }
-  template <UnitKind kKind>
-  __device__ __forceinline__ void store_middle(int begin) const {
+  template <class Activation>
+  __device__ __forceinline__ void store_middle(int begin, const Activation& activation) const {
 #pragma unroll
     for (int i = 0; i < kBlocks; ++i) {
       std::uint32_t exists[2];
@@ -185,9 +177,12 @@ struct UnitSumsOfPositions {
         exists[h] = own >= 0 && own < tiling.length ? ~0U : 0U;
       }
       for_matrices(i, [&](const std::uint32_t(&rounded)[4], int step) {
-        std::uint32_t words[4];
+        std::uint32_t words[4] = {rounded[0], rounded[1], rounded[2], rounded[3]};
+        const int channel = 16 * step + 2 * (lane % 4);
+        const SnakeWord of_vector[2] = {activation.of_neighbours(channel), activation.of_neighbours(channel + 8)};
+        activation.apply(words, [&](int k) -> const SnakeWord& { return of_vector[k / 2]; });
 #pragma unroll
-        for (int k = 0; k < 4; ++k) words[k] = activated_pair<T, kKind>(rounded[k], tiling.slope[1]) & exists[k % 2];
+        for (int k = 0; k < 4; ++k) words[k] &= exists[k % 2];
         ptx::store_matrices(to_middle + static_cast<std::uint32_t>((2 * step * tiling.pitch + i * 64) * 16), words);
       });
     }

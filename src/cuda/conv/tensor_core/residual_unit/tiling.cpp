@@ -41,11 +41,14 @@ std::optional<UnitTiling> tiling_of(const ResidualUnit& unit, const DeviceProper
     tiling.step[i] = static_cast<int>(unit.D[i]);
     tiling.slope[i] = static_cast<float>(unit.slope[i]);
   }
-  if (std::all_of(std::begin(tiling.slope), std::end(tiling.slope), [](float slope) { return slope > 0 && slope <= 1; }))
+  if (unit.is_snake)
+    tiling.kind = UnitKind::snake;
+  else if (std::all_of(std::begin(tiling.slope), std::end(tiling.slope), [](float slope) { return slope > 0 && slope <= 1; }))
     tiling.kind = UnitKind::plain;
   tiling.blocks = unit.N * tiling.tiles;
   tiling.shared_bytes = 128 + Shape::kBarrierBytes + Shape::kBiasBytes + tiling.pitch * Shape::kVectors * 16 +
-                        Shape::kStages * Shape::kStageBytes + tiling.source_boxes * kChannels * tiling.source_width * 2;
+                        Shape::kStages * Shape::kStageBytes + tiling.source_boxes * kChannels * tiling.source_width * 2 +
+                        (unit.is_snake ? Shape::kSnakeBytes : 0);
   if (tiling.shared_bytes > gpu.shared_bytes_per_block || tiling.blocks > INT32_MAX) return std::nullopt;
   constexpr int kReserved = 1024;  // by the system, of each thread block
   const bool fits = (tiling.shared_bytes + kReserved) * Shape::kBlocksPerSm <= gpu.shared_bytes_per_block + kReserved;
@@ -67,6 +70,10 @@ std::optional<UnitTiling> make_unit_tiling(const ResidualUnit& unit, const Devic
       return tiling_of<64>(unit, gpu);
     case 128:
       return tiling_of<128>(unit, gpu);
+    case 96:
+      return unit.is_snake ? tiling_of<96>(unit, gpu) : std::nullopt;
+    case 192:
+      return unit.is_snake ? tiling_of<192>(unit, gpu) : std::nullopt;
     default:
       return std::nullopt;
   }

@@ -9,23 +9,25 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Plain: both slopes are above 0 and at most 1.
-enum class UnitKind : int { plain, any };
+/// The activations. Plain: LeakyReLU with slopes above 0 and at most 1. Any: with any slopes. Snake: both are Snake.
+enum class UnitKind : int { plain, any, snake };
 
-/// What follows from the number of channels, 32, 64 or 128.
+/// What follows from the number of channels, 32, 64, 96, 128 or 192.
 template <int kChannels_>
 struct UnitShape {
   static constexpr int kChannels = kChannels_;
-  static constexpr int kPositions = kChannels == 32 ? 512 : 256;  ///< of a block
-  static constexpr int kGroups = kChannels == 128 ? 4 : 2;        ///< warpgroups
+  static constexpr bool kOfPositions = kChannels % 64 != 0;                                ///< gemm_m, else channels
+  static constexpr int kPositions = kChannels == 32 ? 512 : kChannels == 192 ? 128 : 256;  ///< of a block
+  static constexpr int kGroups = kChannels < 96 ? 2 : kChannels == 192 ? 3 : 4;            ///< warpgroups
   static constexpr int kThreads = 128 * kGroups;
-  static constexpr int kBlocksPerSm = kChannels == 128 ? 1 : 2;
+  static constexpr int kBlocksPerSm = kChannels < 96 ? 2 : 1;
   static constexpr int kVectors = kChannels / 8;                  ///< of 8 channels
-  static constexpr int kStageDepths = kChannels == 32 ? 2 : 4;    ///< of 16 channels of a stage of weights
+  static constexpr int kStageDepths = kOfPositions ? 2 : 4;       ///< of 16 channels of a stage of weights
   static constexpr int kParts = kChannels / (16 * kStageDepths);  ///< stages of a tap
   static constexpr int kStageBytes = kStageDepths * 16 * kChannels * 2;
-  static constexpr int kStages = kChannels == 32 ? 8 : kChannels == 64 ? 4 : 3;
+  static constexpr int kStages = kChannels == 32 ? 8 : kChannels < 128 ? 4 : 3;
   static constexpr int kBarrierBytes = 256, kBiasBytes = 2 * kChannels * 4;
+  static constexpr int kSnakeBytes = 16 * kChannels;          ///< alpha and 1/beta of both activations
   static constexpr int kStagedPitch = kPositions + 8;         ///< of a channel of staged outputs
   static constexpr int kMostBoxes = kChannels == 32 ? 3 : 2;  ///< of the source
 };

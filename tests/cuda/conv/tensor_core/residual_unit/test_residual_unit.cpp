@@ -33,19 +33,24 @@ constexpr double kSlope = 0.5;
 /// A unit's tensors in f64 on the CPU.
 struct Operands {
   Tensor x, weights[2], biases[2];
+  Tensor alphas[2], betas[2];  // with Snake
 };
 
 UnitConv1d conv_of(const Operands& operands, std::size_t i, const ResidualUnit& unit, DType dtype, Device device) {
   const auto moved = [&](const Tensor& tensor) { return tensor.defined() ? tensor.to(dtype).to(device) : tensor; };
-  return {moved(operands.weights[i]), moved(operands.biases[i]), unit.D[i], {Activation::leaky_relu, unit.slope[i]}};
+  ConvInputOptions input{Activation::leaky_relu, unit.slope[i]};
+  if (unit.is_snake) input = {Activation::snake, 0, moved(operands.alphas[i]), moved(operands.betas[i])};
+  return {moved(operands.weights[i]), moved(operands.biases[i]), unit.D[i], input};
 }
+
+UnitConvTensors tensors_of(const UnitConv1d& conv) { return {conv.weight, conv.bias, conv.input.alpha, conv.input.beta}; }
 
 /// The kernel's result in f64; undefined where it refuses.
 Tensor computed(const ResidualUnit& unit, const Operands& operands) {
   const Device gpu = Device::cuda(0);
   const UnitConv1d first = conv_of(operands, 0, unit, unit.dtype, gpu), second = conv_of(operands, 1, unit, unit.dtype, gpu);
   const Tensor x = operands.x.to(unit.dtype).to(gpu), out = Tensor::full(x.shape(), 77, {.dtype = unit.dtype, .device = gpu});
-  if (!backend_of(gpu).residual_unit(unit, x, {first.weight, second.weight}, {first.bias, second.bias}, out)) return {};
+  if (!backend_of(gpu).residual_unit(unit, x, {tensors_of(first), tensors_of(second)}, out)) return {};
   return out.cpu().to(DType::f64);
 }
 
@@ -56,7 +61,8 @@ Tensor in_steps(const ResidualUnit& unit, const Operands& operands, DType dtype)
     if (tensor.defined()) tensor = tensor.to(unit.dtype).to(DType::f64);
   };
   round(rounded.x);
-  for (std::size_t i = 0; i < 2; ++i) round(rounded.weights[i]), round(rounded.biases[i]);
+  for (std::size_t i = 0; i < 2; ++i)
+    for (Tensor* each : {&rounded.weights[i], &rounded.biases[i], &rounded.alphas[i], &rounded.betas[i]}) round(*each);
   const NoGradGuard no_grad;
   return residual_unit(rounded.x.to(dtype), conv_of(rounded, 0, unit, dtype, Device::cpu()),
                        conv_of(rounded, 1, unit, dtype, Device::cpu()), unit.scale)
@@ -76,21 +82,27 @@ Tensor sparse_integers(const Shape& shape, double share, std::uint64_t seed) {
 
 /// `per_sum`: about how many terms of a sum are not zero.
 Operands integer_operands(const ResidualUnit& unit, double per_sum, bool with_bias) {
-  Operands operands{.x = sparse_integers({unit.N, unit.C, unit.L}, 0.5, 1), .weights = {}, .biases = {}};
+  Operands operands;
+  operands.x = sparse_integers({unit.N, unit.C, unit.L}, 0.5, 1);
   for (std::size_t i = 0; i < 2; ++i) {
     const double share = std::min(1.0, per_sum / static_cast<double>(unit.C * unit.K[i]));
     operands.weights[i] = sparse_integers({unit.C, unit.C, unit.K[i]}, share, 2 + i);
     if (with_bias) operands.biases[i] = sparse_integers({unit.C}, 0.5, 4 + i);
+    // Snake of alpha 0 changes nothing.
+    operands.alphas[i] = Tensor::zeros({unit.C}, {.dtype = DType::f64});
+    operands.betas[i] = Tensor::full({unit.C}, 1, {.dtype = DType::f64});
   }
   return operands;
 }
 
 Operands random_operands(const ResidualUnit& unit) {
-  Operands operands{.x = random_f64({unit.N, unit.C, unit.L}, 1), .weights = {}, .biases = {}};
+  Operands operands;
+  operands.x = random_f64({unit.N, unit.C, unit.L}, 1);
   for (std::size_t i = 0; i < 2; ++i) {
     const double deviation = 1 / std::sqrt(static_cast<double>(unit.C * unit.K[i]));
     operands.weights[i] = random_f64({unit.C, unit.C, unit.K[i]}, 2 + i) * deviation;
     operands.biases[i] = random_f64({unit.C}, 4 + i);
+    operands.alphas[i] = uniform_f64({unit.C}, 0.2, 3, 6 + i), operands.betas[i] = uniform_f64({unit.C}, 0.2, 3, 8 + i);
   }
   return operands;
 }
@@ -140,6 +152,78 @@ TEST_CASE("residual unit: sums of small integers are exact") {
       REQUIRE(max_difference(exact, Tensor::zeros(exact.shape(), {.dtype = DType::f64})) <= (dtype == DType::f16 ? 2000 : 240));
       CHECK(max_difference(y, exact) == 0);
     }
+}
+
+// The units of DAC and Oobleck.
+TEST_CASE(
+    "residual unit: sums of small integers are exact with Snake that changes nothing and a second convolution of one tap") {
+  if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
+  struct Case {
+    std::int64_t C, D, L, N;
+  };
+  for (const DType dtype : {DType::f16, DType::bf16})
+    for (const Case& c : std::vector<Case>{{32, 9, 2000, 20},
+                                           {64, 3, 264, 140},
+                                           {64, 9, 3000, 3},
+                                           {96, 1, 8, 3},
+                                           {96, 3, 248, 140},
+                                           {96, 9, 256, 70},
+                                           {96, 1, 5000, 20},
+                                           {128, 9, 2000, 20},
+                                           {128, 3, 1000, 80},
+                                           {192, 1, 8, 3},
+                                           {192, 1, 136, 140},
+                                           {192, 3, 1000, 40},
+                                           {192, 9, 128, 70},
+                                           {192, 9, 4000, 10}}) {
+      const ResidualUnit unit{.N = c.N, .C = c.C, .L = c.L, .K = {7, 1}, .D = {c.D, 1}, .is_snake = true, .dtype = dtype};
+      CAPTURE(dtype);
+      CAPTURE(c.C);
+      CAPTURE(c.D);
+      CAPTURE(c.L);
+      const Operands operands = integer_operands(unit, dtype == DType::f16 ? 8 : 3, c.L % 16 == 0);
+      const Tensor y = computed(unit, operands);
+      REQUIRE(y.defined());
+      const Tensor exact = in_steps(unit, operands, DType::f64);
+      REQUIRE(max_difference(exact, Tensor::zeros(exact.shape(), {.dtype = DType::f64})) <= (dtype == DType::f16 ? 2000 : 240));
+      CHECK(max_difference(y, exact) == 0);
+    }
+}
+
+TEST_CASE("residual unit: with Snake random numbers are as near to f64 as the steps, with the same bits every time") {
+  if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
+  for (const DType dtype : {DType::f16, DType::bf16})
+    for (const std::int64_t C : {32, 64, 96, 128, 192})
+      for (const double largest : {1.0, 200.0}) {  // of x: beyond 64 the standard library's sine is used
+        const ResidualUnit unit{.N = 6, .C = C, .L = 2048, .K = {7, 1}, .D = {3, 1}, .is_snake = true, .dtype = dtype};
+        Operands operands = random_operands(unit);
+        operands.x = operands.x * largest;
+        CAPTURE(dtype);
+        CAPTURE(C);
+        CAPTURE(largest);
+        const Tensor y = computed(unit, operands), exact = in_steps(unit, operands, DType::f64);
+        REQUIRE(y.defined());
+        CHECK(max_difference(y, exact) <= 1.5 * max_difference(in_steps(unit, operands, dtype), exact));
+        const std::vector<double> first = values(y);
+        for (int run = 0; run < 10; ++run) CHECK(values(computed(unit, operands)) == first);
+      }
+}
+
+TEST_CASE("residual unit: Snake with beta zero is NaN or infinite, as in steps") {
+  if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
+  for (const std::int64_t C : {96, 192}) {
+    const ResidualUnit unit{.N = 2, .C = C, .L = 512, .K = {1, 1}, .is_snake = true, .dtype = DType::f16};
+    Operands operands = random_operands(unit);
+    const auto finite = [&] {
+      const std::vector<double> y = values(computed(unit, operands));
+      return std::count_if(y.begin(), y.end(), [](double v) { return std::isfinite(v); });
+    };
+    CHECK(finite() == 2 * C * 512);
+    std::vector<double> beta = operands.betas[1].to_vector<double>();
+    beta[5] = 0;
+    operands.betas[1] = Tensor::from_vector(beta, {C});
+    CHECK(finite() == 0);
+  }
 }
 
 TEST_CASE("residual unit: convolutions of different sizes, the second one dilated") {
@@ -237,13 +321,13 @@ TEST_CASE("residual unit: residual_unit() and Residual use it, a guard of the le
   const std::vector<Tensor> p = layers.parameters();
   REQUIRE(p.size() == 4);
   const Tensor x = random_f64({40, 32, 2000}, 1).to(DType::bf16).to(Device::cuda(0)), out = Tensor::empty_like(x);
-  REQUIRE(backend_of(x.device()).residual_unit(unit, x, {p[0], p[2]}, {p[1], p[3]}, out));
+  REQUIRE(backend_of(x.device()).residual_unit(unit, x, {{{p[0], p[1]}, {p[2], p[3]}}}, out));
   const std::vector<double> fused = values(out);
   CHECK(values(layers(x)) == fused);
   const UnitConv1d first{p[0], p[1], 3, {Activation::leaky_relu, 0.1}}, second{p[2], p[3], 1, {Activation::leaky_relu, 0.1}};
   CHECK(values(residual_unit(x, first, second)) == fused);
   const LengthInvariantGuard guard;
-  CHECK_FALSE(backend_of(x.device()).residual_unit(unit, x, {p[0], p[2]}, {p[1], p[3]}, out));
+  CHECK_FALSE(backend_of(x.device()).residual_unit(unit, x, {{{p[0], p[1]}, {p[2], p[3]}}}, out));
 }
 
 TEST_CASE("residual unit: a recorded graph follows new weights") {

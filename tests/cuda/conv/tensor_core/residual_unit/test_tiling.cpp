@@ -69,6 +69,24 @@ TEST_CASE("residual unit: a block has what its convolutions read") {
         }
 }
 
+TEST_CASE("residual unit: with Snake too") {
+  for (const std::int64_t C : {96, 128, 192})
+    for (const std::int64_t D : {1, 3, 9})
+      for (const std::int64_t L : {8, 128, 1000, 55104}) {
+        const ResidualUnit unit{
+            .N = L > 1000 ? 1 : 100, .C = C, .L = L, .K = {7, 1}, .D = {D, 1}, .is_snake = true, .dtype = DType::bf16};
+        CAPTURE(C);
+        CAPTURE(D);
+        CAPTURE(L);
+        const auto tiling = make_unit_tiling(unit, h200());
+        REQUIRE(tiling.has_value());
+        CHECK(tiling->kind == UnitKind::snake);
+        if (C == 96) check_reads<96>(unit, *tiling);
+        if (C == 128) check_reads<128>(unit, *tiling);
+        if (C == 192) check_reads<192>(unit, *tiling);
+      }
+}
+
 TEST_CASE("residual unit: other dtypes, channels, lengths, and what is slower, are computed in steps") {
   const ResidualUnit good{.N = 100, .C = 64, .L = 1000, .K = {7, 7}, .D = {3, 1}, .dtype = DType::bf16};
   CHECK(make_unit_tiling(good, h200()).has_value());
