@@ -64,7 +64,7 @@ struct UnitWeights {
   __device__ __forceinline__ void begin(const UnitLayout<Shape>& layout, int warp) const {
     if (warp >= Shape::kStages) return;
     ptx::mbarrier_init(layout.full(warp), 1);
-    ptx::mbarrier_init(layout.empty(warp), Shape::kThreads / 32);
+    ptx::mbarrier_init(layout.empty(warp), Shape::kWarps);
     ptx::fence_mbarrier_init();
     if (warp < total) copy_to(layout, warp, warp);
   }
@@ -110,7 +110,7 @@ __device__ __forceinline__ void copy_unit_source(const UnitTiling& tiling, const
 template <class Shape, class Activation>
 __device__ __forceinline__ void activate_unit_source(const UnitTiling& tiling, std::uint32_t source, std::uint32_t operand,
                                                      const Activation& activation, int warp, int lane) {
-  constexpr int kParts = Shape::kVectors / 4, kWarps = Shape::kThreads / 32 / kParts;  // of a part of the channels
+  constexpr int kParts = Shape::kVectors / 4, kWarps = Shape::kWarps / kParts;  // of a part of the channels
   const int part = warp % kParts;
   // Lane 8i + r reads channel r of matrix i, and writes its position r.
   const std::uint32_t from = source + static_cast<std::uint32_t>(lane * tiling.source_width * 2);
@@ -119,7 +119,7 @@ __device__ __forceinline__ void activate_unit_source(const UnitTiling& tiling, s
 #pragma unroll
   for (int k = 0; k < 4; ++k) of_vector[k] = activation.of_neighbours(part * 32 + k * 8 + lane % 4 * 2);
   if (warp >= kWarps * kParts) return;
-#pragma unroll 3
+#pragma unroll 2
   for (int block = warp / kParts; block < tiling.source_blocks; block += kWarps) {
     const int position = block * 8;
     std::uint32_t words[4];
@@ -157,7 +157,8 @@ __device__ __forceinline__ void multiply_unit(const UnitLayout<Shape>& layout, s
     held = lane == 0 ? layout.empty(ring.stage) : 0;
     ring.advance(Shape::kStages);
     // All warps have left the stage before this one, or will soon.
-    if (done >= 1 && done % (Shape::kThreads / 32) == warp && lane == 0) weights.copy(layout, done + Shape::kStages - 1);
+    if (!Shape::kHasProducer && done >= 1 && done % Shape::kWarps == warp && lane == 0)
+      weights.copy(layout, done + Shape::kStages - 1);
     ++done;
     __syncwarp();
   }
@@ -171,7 +172,7 @@ template <class T, class Shape>
 __device__ __forceinline__ void store_unit_outputs(const UnitTiling& tiling, const unsigned char* staged, T* __restrict__ out,
                                                    const UnitBlock& block, int warp, int lane) {
   constexpr int kLanes = Shape::kPositions < 256 ? Shape::kPositions / 8 : 32;  // of a channel
-  constexpr int kWarps = Shape::kThreads / 32 * (32 / kLanes), kRows = Shape::kChannels / kWarps;
+  constexpr int kWarps = Shape::kWarps * (32 / kLanes), kRows = Shape::kChannels / kWarps;
   constexpr int kPasses = (Shape::kPositions + 255) / 256;
   constexpr int kStagedBytes = Shape::kStagedPitch * 2;
   const int count = min(tiling.tile, tiling.length - block.begin);
@@ -237,6 +238,11 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
       before_second{tiling.slope[1], snakes.alpha[1], snakes.beta[1], pairs + kChannels / 2};
   const std::uint32_t operand = base + static_cast<std::uint32_t>(layout.kOperand),
                       source = base + static_cast<std::uint32_t>(layout.source);
+  if (Shape::kHasProducer && warp == Shape::kWarps) {
+    for (int i = Shape::kStages; lane == 0 && i < weights.total; ++i) weights.copy(layout, i);
+    return;
+  }
+  const auto synchronize = [] { ptx::named_barrier(1, 32 * Shape::kWarps); };
   Sums sums(tiling, {.operand = operand, .source = source, .warp = warp, .lane = lane});
   Ring ring;
   int done = 0;  // stages of weights
@@ -249,28 +255,28 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     parity ^= 1;
     activate_unit_source<Shape>(tiling, source, operand, before_first, warp, lane);
     ptx::fence_async_shared();
-    __syncthreads();
+    synchronize();
 
     sums.begin(biases);
     multiply_unit<Operand, Shape>(layout, operand + static_cast<std::uint32_t>(tiling.offset * 16), tiling.pitch,
                                   tiling.taps[0], tiling.step[0], warp, lane, weights, done, ring, sums);
-    __syncthreads();  // no warp reads the source's operand any more
+    synchronize();  // no warp reads the source's operand any more
     sums.store_middle(block.begin - tiling.pad, before_second);
     sums.begin(biases + kChannels);
     sums.add_source();
     ptx::fence_async_shared();
-    __syncthreads();
+    synchronize();
     if (thread == 0 && index + gridDim.x < blocks)
       copy_unit_source(tiling, layout, &source_map, UnitBlock(tiling, index + gridDim.x));
     __syncwarp();
 
     multiply_unit<Operand, Shape>(layout, operand, tiling.pitch, tiling.taps[1], tiling.step[1], warp, lane, weights, done,
                                   ring, sums);
-    __syncthreads();  // no warp reads the middle any more
+    synchronize();  // no warp reads the middle any more
     sums.stage();
-    __syncthreads();
+    synchronize();
     store_unit_outputs<T, Shape>(tiling, memory + layout.kOperand, out, block, warp, lane);
-    __syncthreads();
+    synchronize();
   }
 #endif
 }

@@ -16,14 +16,15 @@ enum class UnitKind : int { plain, any, snake };
 template <int kChannels_>
 struct UnitShape {
   static constexpr int kChannels = kChannels_;
-  static constexpr bool kOfPositions = kChannels % 64 != 0;                                ///< gemm_m, else channels
-  static constexpr int kPositions = kChannels == 32 ? 512 : kChannels == 192 ? 128 : 256;  ///< of a block
-  static constexpr int kGroups = kChannels < 96 ? 2 : kChannels == 192 ? 3 : 4;            ///< warpgroups
-  static constexpr int kThreads = 128 * kGroups;
-  static constexpr int kBlocksPerSm = kChannels < 96 ? 2 : 1;
-  static constexpr int kVectors = kChannels / 8;                  ///< of 8 channels
-  static constexpr int kStageDepths = kOfPositions ? 2 : 4;       ///< of 16 channels of a stage of weights
-  static constexpr int kParts = kChannels / (16 * kStageDepths);  ///< stages of a tap
+  static constexpr bool kOfPositions = kChannels % 64 != 0;                                   ///< gemm_m, else channels
+  static constexpr int kPositions = kChannels == 32 ? 512 : kChannels % 96 == 0 ? 128 : 256;  ///< of a block
+  static constexpr int kGroups = kChannels < 128 ? 2 : kChannels == 192 ? 3 : 4;              ///< warpgroups
+  static constexpr bool kHasProducer = kChannels % 96 == 0;  ///< a warp that copies the weights; else the warps take turns
+  static constexpr int kWarps = 4 * kGroups, kThreads = 32 * (kWarps + (kHasProducer ? 1 : 0));
+  static constexpr int kBlocksPerSm = kChannels < 128 ? 2 : 1;
+  static constexpr int kVectors = kChannels / 8;                                      ///< of 8 channels
+  static constexpr int kStageDepths = kChannels == 32 ? 2 : kChannels == 96 ? 3 : 4;  ///< of 16 channels of a stage of weights
+  static constexpr int kParts = kChannels / (16 * kStageDepths);                      ///< stages of a tap
   static constexpr int kStageBytes = kStageDepths * 16 * kChannels * 2;
   static constexpr int kStages = kChannels == 32 ? 8 : kChannels < 128 ? 4 : 3;
   static constexpr int kBarrierBytes = 256, kBiasBytes = 2 * kChannels * 4;
