@@ -71,7 +71,7 @@ void add_preconverted(const ConvProblem& problem, ConvDirection direction, Preci
     forms.push_back({name_of(plan), [=](Sets::Set& set) {
                        const Ends at = ends_of(set, direction);
                        const void* weights = set.w.raw();
-                       preconverted_gather(problem, direction, precision, plan, at.source, 1, weights,
+                       preconverted_gather(problem, direction, precision, plan, at.source, {}, weights,
                                            packed->at(weights).as<void>(), nullptr, at.out, {}, 0, stream);
                      }});
   }

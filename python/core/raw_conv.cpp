@@ -16,7 +16,7 @@
 #include "cuda/memory/workspace.hpp"
 #include "cuda/runtime/dry_run.hpp"
 #include "device/backend.hpp"
-#include "ops/conv_problem.hpp"
+#include "ops/conv/problem.hpp"
 
 namespace polyphase::python {
 namespace {

@@ -300,14 +300,17 @@ void CudaBackend::conv_activated(const ConvProblem& problem, ConvDirection direc
   const Epilogue pointers = pointers_of(epilogue, out);
   // LeakyReLU with slope 0 makes NaN of negative infinity, which the kernels' ReLU does not.
   const bool is_zero_leaky = prologue.activation == Activation::leaky_relu && static_cast<float>(prologue.slope) == 0.0F;
+  const bool is_snake = prologue.activation == Activation::snake;
   const bool reads_active =
       prologue.is_needed() && !is_zero_leaky &&
-      cuda::activates_source(problem, direction, source.raw(), out.raw(), pointers, algorithm, precision, device_);
+      cuda::activates_source(problem, direction, source.raw(), out.raw(), pointers, is_snake, algorithm, precision, device_);
   const Tensor read = reads_active ? source : activated_source(*this, prologue, source);
-  const float slope = !reads_active                             ? 1.0F
-                      : prologue.activation == Activation::relu ? 0.0F
-                                                                : static_cast<float>(prologue.slope);
-  const bool is_done = cuda::conv_activated(problem, direction, read.raw(), slope, weights_of(w), address_or_null(bias),
+  cuda::SourceActivation activation;
+  if (reads_active && is_snake)
+    activation.snake = {prologue.alpha.raw(), prologue.beta.raw()};
+  else if (reads_active)
+    activation.slope = prologue.activation == Activation::relu ? 0.0F : static_cast<float>(prologue.slope);
+  const bool is_done = cuda::conv_activated(problem, direction, read.raw(), activation, weights_of(w), address_or_null(bias),
                                             out.raw(), pointers, algorithm, precision, device_, turn.stream);
   if (is_done) return;
   if (pointers.has_aux())

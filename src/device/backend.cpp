@@ -18,16 +18,18 @@ int device_count(DeviceType type) { return type == DeviceType::cuda ? cuda_devic
 
 namespace {
 
+/// Values of channels as a tensor of out's shape (N, C, L).
+Tensor along_channels(const Tensor& values, const Tensor& out) {
+  return TensorAccess::view(values, out.shape(), {0, 1, 0}, values.offset());
+}
+
 void activate_in_place(Backend& backend, const ConvEpilogue& epilogue, const Tensor& out) {
   if (epilogue.activation == Activation::none) return;
   if (epilogue.derivative.defined())
     return backend.map(derivative_of(epilogue.activation), out, std::array{epilogue.derivative, out}, {epilogue.slope, 0});
   const MapOp op = map_op_of(epilogue.activation);
   if (epilogue.activation != Activation::snake) return backend.map(op, out, std::array{out}, {epilogue.slope, 0});
-  const auto along_channels = [&](const Tensor& values) {
-    return TensorAccess::view(values, out.shape(), {0, 1, 0}, values.offset());
-  };
-  backend.map(op, out, std::array{out, along_channels(epilogue.alpha), along_channels(epilogue.beta)}, {});
+  backend.map(op, out, std::array{out, along_channels(epilogue.alpha, out), along_channels(epilogue.beta, out)}, {});
 }
 
 }  // namespace
@@ -35,7 +37,11 @@ void activate_in_place(Backend& backend, const ConvEpilogue& epilogue, const Ten
 Tensor activated_source(Backend& backend, const ConvPrologue& prologue, const Tensor& source) {
   if (!prologue.is_needed()) return source;
   const Tensor read = Tensor::empty_like(source);
-  backend.map(map_op_of(prologue.activation), read, std::array{source}, {prologue.slope, 0});
+  const MapOp op = map_op_of(prologue.activation);
+  if (prologue.activation == Activation::snake)
+    backend.map(op, read, std::array{source, along_channels(prologue.alpha, read), along_channels(prologue.beta, read)}, {});
+  else
+    backend.map(op, read, std::array{source}, {prologue.slope, 0});
   return read;
 }
 

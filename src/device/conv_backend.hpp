@@ -15,8 +15,9 @@ namespace polyphase {
 
 /// The prologue: what is computed of the source, rounded as by the MapOp.
 struct ConvPrologue {
-  Activation activation = Activation::none;  ///< none, relu or leaky_relu
+  Activation activation = Activation::none;  ///< none, relu, leaky_relu or snake
   double slope = 0;                          ///< for leaky_relu
+  Tensor alpha{}, beta{};                    ///< for snake: (C), of the source's channels and dtype, contiguous
   [[nodiscard]] bool is_needed() const { return activation != Activation::none; }
 };
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "autograd/no_grad.hpp"
 #include "layers/check.hpp"
 #include "layers/streaming/module_stream.hpp"
 #include "ops/activations.hpp"
@@ -15,6 +16,11 @@ namespace {
 
 // BigVGAN's protection against a division by zero.
 constexpr double kSnakeEpsilon = 1e-9;
+
+/// beta + kSnakeEpsilon. In f16 that is beta, whose neighbours are at least 6e-8 away; without recording no launch computes it.
+Tensor protected_beta(const Tensor& beta) {
+  return beta.dtype() == DType::f16 && !grad_enabled() ? beta : beta + kSnakeEpsilon;
+}
 
 Tensor snake_parameter(const char* layer, std::int64_t channels, const SnakeOptions& options) {
   layers::require_at_least(layer, "channels", channels, 1);
@@ -57,7 +63,7 @@ Snake::Snake(std::int64_t channels, const SnakeOptions& options)
 
 ConvOutputOptions Snake::output_options() const {
   const Tensor alpha = logscale_ ? exp(alpha_) : alpha_;
-  return {.activation = Activation::snake, .alpha = alpha, .beta = alpha + kSnakeEpsilon};
+  return {.activation = Activation::snake, .alpha = alpha, .beta = protected_beta(alpha)};
 }
 
 std::unique_ptr<ModuleStream> Snake::make_stream() { return snake_stream(*this); }
@@ -74,7 +80,7 @@ SnakeBeta::SnakeBeta(std::int64_t channels, const SnakeOptions& options)
 
 ConvOutputOptions SnakeBeta::output_options() const {
   const Tensor beta = logscale_ ? exp(beta_) : beta_;
-  return {.activation = Activation::snake, .alpha = logscale_ ? exp(alpha_) : alpha_, .beta = beta + kSnakeEpsilon};
+  return {.activation = Activation::snake, .alpha = logscale_ ? exp(alpha_) : alpha_, .beta = protected_beta(beta)};
 }
 
 std::unique_ptr<ModuleStream> SnakeBeta::make_stream() { return snake_stream(*this); }

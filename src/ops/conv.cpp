@@ -6,9 +6,9 @@
 #include "autograd/autocast.hpp"
 #include "autograd/node.hpp"
 #include "conv/algorithm.hpp"
-#include "conv/residual_unit.hpp"
 #include "ops/activations.hpp"
-#include "ops/conv_problem.hpp"
+#include "ops/conv/input.hpp"
+#include "ops/conv/problem.hpp"
 #include "ops/dispatch.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/length.hpp"
@@ -306,17 +306,6 @@ ConvEpilogue epilogue_of(const char* name, const ConvOutputOptions& output) {
           .scale = output.scale};
 }
 
-// Throws Error if `input` contains a meaningless combination.
-void check_input(const char* name, const ConvInputOptions& input) {
-  const bool is_snake = input.activation == Activation::snake;
-  require<Error>(input.activation != Activation::tanh, name,
-                 ": expected none, relu, leaky_relu or snake as the input's activation, got tanh");
-  require<Error>(!is_snake || input.alpha.defined(), name,
-                 ": expected alpha (C_in) with snake as the input's activation, got none");
-  require<Error>(is_snake || (!input.alpha.defined() && !input.beta.defined()), name,
-                 ": expected alpha and beta with snake alone as the input's activation, got them with another one");
-}
-
 // activation(x), as an operation of its own.
 Tensor activated_input(const Tensor& x, const ConvInputOptions& input) {
   return activated(x, {.activation = input.activation,
@@ -325,22 +314,16 @@ Tensor activated_input(const Tensor& x, const ConvInputOptions& input) {
                        .beta = input.beta.defined() ? input.beta : input.alpha});
 }
 
-// The prologue for the backend of an activation that has one.
-ConvPrologue prologue_of(const ConvInputOptions& input) {
-  return {input.activation, input.activation == Activation::leaky_relu ? input.slope : 0};
-}
-
-// convolve(x, prologue): the activation of x is a separate operation if it is snake, gradients are recorded, or x is cast
+// convolve(x, prologue): the activation of x is a separate operation if gradients are recorded, or x is cast
 // first.
 template <class Convolve>
 Tensor with_input(const char* name, const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOutputOptions& output,
                   const ConvInputOptions& input, const Convolve& convolve) {
-  check_input(name, input);
+  ops::check_input(name, input);
   if (input.activation == Activation::none) return convolve(x, ConvPrologue{});
   ops::require_defined(name, "x", x);
-  const std::array inputs{x, weight, bias, output.alpha, output.beta, output.residual};
-  if (input.activation != Activation::snake && !autocast_dtype() && !autograd::should_record(inputs))
-    return convolve(x, prologue_of(input));
+  const std::array inputs{x, weight, bias, input.alpha, input.beta, output.alpha, output.beta, output.residual};
+  if (!autocast_dtype() && !autograd::should_record(inputs) && ops::fits(input, x)) return convolve(x, ops::prologue_of(input));
   return convolve(activated_input(x, input), ConvPrologue{});
 }
 
@@ -356,56 +339,6 @@ Tensor with_output(const char* name, const Tensor& x, const Tensor& weight, cons
   ConvEpilogue without = epilogue;
   without.residual = {};
   return in_steps(name, epilogue, fuses(without, x, weight, bias, channels), convolve);
-}
-
-// The same padding at both ends.
-Conv1dOptions options_of(const char* name, const UnitConv1d& conv) {
-  ops::require_defined(name, "weight", conv.weight);
-  const std::int64_t K = conv.weight.rank() == 3 ? conv.weight.size(2) : 1, extent = conv.dilation * (K - 1);
-  require<ShapeError>(extent % 2 == 0, name, ": expected an even dilation*(K - 1), got ", conv.dilation, "*", K - 1);
-  return {.padding = extent / 2, .dilation = conv.dilation};
-}
-
-// The unit in one kernel; undefined if it has to be computed in steps, as in f32 and f64 on every device.
-Tensor in_one_kernel(const Tensor& x, const std::array<UnitConv1d, 2>& convs, const std::array<Conv1dOptions, 2>& options,
-                     double scale) {
-  if (size_of(x.dtype()) != 2) return {};
-  const bool is_snake = convs[0].input.activation == Activation::snake;
-  if (is_snake != (convs[1].input.activation == Activation::snake)) return {};
-  const std::array inputs{x,
-                          convs[0].weight,
-                          convs[0].bias,
-                          convs[0].input.alpha,
-                          convs[0].input.beta,
-                          convs[1].weight,
-                          convs[1].bias,
-                          convs[1].input.alpha,
-                          convs[1].input.beta};
-  if (x.rank() != 3 || x.numel() == 0 || autocast_dtype() || current_algorithm() != Algorithm::automatic ||
-      autograd::should_record(inputs))
-    return {};
-  ResidualUnit unit{.N = x.size(0), .C = x.size(1), .L = x.size(2), .is_snake = is_snake, .scale = scale, .dtype = x.dtype()};
-  std::array<UnitConvTensors, 2> tensors;
-  double operations = 0;
-  for (std::size_t i = 0; i < 2; ++i) {
-    unit.K[i] = convs[i].weight.size(2), unit.D[i] = convs[i].dilation;
-    const ConvInputOptions& input = convs[i].input;
-    unit.slope[i] = input.activation == Activation::none ? 1 : prologue_of(input).slope;
-    UnitConvTensors& own = tensors[i];
-    own.weight = convs[i].weight.detach().contiguous();
-    if (convs[i].bias.defined()) own.bias = convs[i].bias.detach().contiguous();
-    operations += ops::conv1d_problem(x, own.weight, own.bias, options[i]).operations();
-    if (!is_snake) continue;
-    own.alpha = input.alpha.detach().contiguous();
-    own.beta = input.beta.defined() ? input.beta.detach().contiguous() : own.alpha;
-    // Its operation reports what does not fit.
-    for (const Tensor& each : {own.alpha, own.beta})
-      if (each.shape() != Shape{unit.C} || each.dtype() != x.dtype() || each.device() != x.device()) return {};
-  }
-  const Tensor source = x.detach().contiguous(), out = Tensor::empty(x.shape(), {x.dtype(), x.device()});
-  if (!backend_of(x.device()).residual_unit(unit, source, tensors, out)) return {};
-  ops::MacCounter::add(operations / 2);
-  return out;
 }
 
 }  // namespace
@@ -447,23 +380,6 @@ Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
     return with_output(kName, read, weight, bias, 0, 1, output,
                        [&](const ConvEpilogue& fused) { return conv1d_of(read, weight, bias, options, prologue, fused); });
   });
-}
-
-Tensor residual_unit(const Tensor& x, const UnitConv1d& first, const UnitConv1d& second, double scale) {
-  static constexpr const char* kName = "residual_unit";
-  ops::require_defined(kName, "x", x);
-  const std::array options{options_of(kName, first), options_of(kName, second)};
-  check_input(kName, first.input), check_input(kName, second.input);
-  require<ShapeError>(first.weight.rank() == 3 && first.weight.size(0) == first.weight.size(1) &&
-                          second.weight.shape() == Shape{first.weight.size(0), first.weight.size(0), second.weight.size(-1)},
-                      kName, ": expected weights (C, C, K), got ", first.weight.shape(), " and ", second.weight.shape());
-  if (const Tensor y = in_one_kernel(x, {first, second}, options, scale); y.defined()) return y;
-  const ConvOutputOptions output{.activation = second.input.activation,
-                                 .slope = second.input.slope,
-                                 .alpha = second.input.alpha,
-                                 .beta = second.input.beta};
-  const Tensor middle = conv1d(x, first.weight, first.bias, options[0], output, first.input);
-  return conv1d(middle, second.weight, second.bias, options[1], {.residual = x, .scale = scale});
 }
 
 }  // namespace polyphase

@@ -67,7 +67,7 @@ struct Conv1dOptions {
 /// Error for a snake without alpha, for an alpha or beta without a snake, and for a scale without a residual.
 ///
 /// `input` is an activation of x, which the convolution applies as it reads x if no gradients are recorded and the device can;
-/// else it is a separate pass, as snake always is. Its bits are the same. Also differentiable in its alpha and beta. Error for
+/// else it is a separate pass. Its bits are the same. Also differentiable in its alpha and beta. Error for
 /// tanh, for a snake without alpha, and for an alpha or beta without a snake.
 [[nodiscard]] Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias,
                                       const ConvTranspose1dOptions& options, const ConvOutputOptions& output,

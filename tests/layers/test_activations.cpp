@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 
+#include "autograd/no_grad.hpp"
 #include "layers/containers/channels_last.hpp"
 #include "layers/containers/sequential.hpp"
 #include "layers/conv1d.hpp"
@@ -96,6 +97,18 @@ TEST_CASE("snake layers: formulas") {
       CHECK(z[i] == doctest::Approx(expected(i, logscale, true)).epsilon(testing::kDoubleSum));
     }
   }
+}
+
+TEST_CASE("snake layers: in f16 the protection of beta changes nothing, and is left out without gradients") {
+  Snake snake(2, {.dtype = DType::f16});
+  snake.load_state_dict({{"alpha", Tensor::from_vector(std::vector<double>{6e-8, 0.7}).to(DType::f16)}});
+  const std::vector<double> with = snake.output_options().beta.to(DType::f64).detach().to_vector<double>();
+  const NoGradGuard no_grad;
+  const ConvOutputOptions without = snake.output_options();
+  CHECK(without.beta.is_same(without.alpha));
+  CHECK(without.beta.to(DType::f64).to_vector<double>() == with);
+  SnakeBeta f32(2);
+  CHECK_FALSE(f32.output_options().beta.is_same(f32.parameters()[1]));
 }
 
 TEST_CASE("snake layers: gradients, also of the learned parameters") {

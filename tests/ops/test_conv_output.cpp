@@ -8,6 +8,7 @@
 #include "ops/conv.hpp"
 #include "ops/elementwise.hpp"
 #include "support/helpers.hpp"
+#include "support/output_and_gradients.hpp"
 
 using namespace polyphase;
 using namespace polyphase::testing;
@@ -15,8 +16,6 @@ using namespace polyphase::testing;
 namespace {
 
 using Inputs = std::vector<Tensor>;
-
-std::vector<double> values(const Tensor& tensor) { return tensor.detach().to(DType::f64).to_vector<double>(); }
 
 /// conv1d or, if `up`, conv_transpose1d of `leaves` (x, w, b, alpha, beta, residual). Both keep the length.
 Tensor convolved(const std::vector<Tensor>& leaves, bool up, const ConvOutputOptions* output) {
@@ -34,18 +33,6 @@ Tensor in_steps(const std::vector<Tensor>& leaves, bool up, const ConvOutputOpti
   if (output.activation == Activation::snake)
     y = output.beta.defined() ? snake_beta(y, output.alpha, output.beta) : snake(y, output.alpha);
   return output.residual.defined() ? add_scaled(output.residual, y, output.scale) : y;
-}
-
-/// The output and the gradients of all leaves that have one.
-template <class Forward>
-std::vector<std::vector<double>> output_and_gradients(const std::vector<Tensor>& leaves, const Forward& forward) {
-  for (const Tensor& leaf : leaves) leaf.set_grad({});
-  const Tensor y = forward();
-  const Tensor gradient = random_f64(y.shape(), 9).to(y.dtype());
-  y.backward(gradient);
-  std::vector<std::vector<double>> all{values(y)};
-  for (const Tensor& leaf : leaves) all.push_back(leaf.grad().defined() ? values(leaf.grad()) : std::vector<double>());
-  return all;
 }
 
 std::vector<Tensor> output_leaves(DType dtype, bool batched = true) {
@@ -114,102 +101,6 @@ TEST_CASE("an activation and a residual in the options: gradients agree with dif
   // The residual may be the input; its gradient is the sum of both.
   check({leaves[0], leaves[1], leaves[2]},
         [](const Inputs& in) { return ConvOutputOptions{.activation = Activation::tanh, .residual = in[0], .scale = 2}; });
-}
-
-TEST_CASE("an activation of the input has the bits and gradients of the separate step, with an output's options too") {
-  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16})
-    for (ConvInputOptions input : {ConvInputOptions{Activation::relu}, ConvInputOptions{Activation::leaky_relu, 0.1},
-                                   ConvInputOptions{Activation::leaky_relu, -0.5}, ConvInputOptions{Activation::snake},
-                                   ConvInputOptions{Activation::snake, 2}}) {
-      CAPTURE(dtype);
-      CAPTURE(input.activation == Activation::snake);
-      CAPTURE(input.slope);
-      Tensor x = random_f64({2, 16, 40}, 1).to(dtype), w = random_f64({16, 16, 3}, 2).to(dtype);
-      const Tensor residual = random_f64({2, 16, 40}, 3).to(dtype);
-      for (Tensor* leaf : {&x, &w}) *leaf = leaf->to(default_device()).set_requires_grad(true);
-      const ConvOutputOptions output{.activation = Activation::leaky_relu, .slope = 0.2, .residual = residual.to(x.device())};
-      std::vector<Tensor> leaves{x, w};
-      const auto parameter = [&](std::uint64_t seed) {
-        leaves.push_back(uniform_f64({16}, 0.5, 2, seed).to(dtype).to(default_device()).set_requires_grad(true));
-        return leaves.back();
-      };
-      if (input.activation == Activation::snake) input.alpha = parameter(4);
-      if (input.activation == Activation::snake && input.slope == 2) input.beta = parameter(5);
-      const auto active = [&] {
-        if (input.beta.defined()) return snake_beta(x, input.alpha, input.beta);
-        if (input.alpha.defined()) return snake(x, input.alpha);
-        return input.activation == Activation::relu ? relu(x) : leaky_relu(x, input.slope);
-      };
-      const auto down = [&] { return conv1d(x, w, {}, {.padding = 1}, output, input); };
-      const auto expected = output_and_gradients(leaves, [&] { return conv1d(active(), w, {}, {.padding = 1}, output); });
-      CHECK(output_and_gradients(leaves, down) == expected);
-      const NoGradGuard no_grad;
-      CHECK(values(down()) == expected[0]);
-      CHECK(values(conv_transpose1d(x, w, {}, {.stride = 2}, {}, input)) ==
-            values(conv_transpose1d(active(), w, {}, {.stride = 2})));
-    }
-  const Tensor x = random_f64({1, 2, 5}), w = random_f64({2, 2, 1});
-  const auto refused = [&](const ConvInputOptions& input) {
-    return error_of<Error>([&] { return conv1d(x, w, {}, {}, {}, input); });
-  };
-  CHECK(refused({Activation::tanh}) == "conv1d: expected none, relu, leaky_relu or snake as the input's activation, got tanh");
-  CHECK(refused({Activation::snake}) == "conv1d: expected alpha (C_in) with snake as the input's activation, got none");
-  CHECK(refused({.activation = Activation::relu, .alpha = w}) ==
-        "conv1d: expected alpha and beta with snake alone as the input's activation, got them with another one");
-  CHECK(error_of<Error>([&] { return conv1d({}, w, {}, {}, {}, {Activation::relu}); }) == "conv1d: x is undefined");
-}
-
-TEST_CASE("a residual unit has the bits and gradients of its steps") {
-  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16})
-    for (const double scale : {1.0, 0.5})
-      for (const bool batched : {true, false}) {
-        CAPTURE(dtype);
-        CAPTURE(scale);
-        CAPTURE(batched);
-        std::vector<Tensor> leaves{random_f64({2, 6, 21}, 1), random_f64({6, 6, 3}, 2), random_f64({6}, 3),
-                                   random_f64({6, 6, 5}, 4)};
-        if (!batched) leaves[0] = leaves[0].select(0, 0).clone();
-        for (Tensor& leaf : leaves) leaf = leaf.to(dtype).to(default_device()).detach().set_requires_grad(true);
-        const UnitConv1d first{leaves[1], leaves[2], 3, {Activation::leaky_relu, 0.25}},
-            second{leaves[3], {}, 1, {Activation::relu}};
-        const auto unit = [&] { return residual_unit(leaves[0], first, second, scale); };
-        const auto steps = [&] {
-          const Tensor middle = conv1d(leaky_relu(leaves[0], 0.25), leaves[1], leaves[2], {.padding = 3, .dilation = 3});
-          return add_scaled(leaves[0], conv1d(relu(middle), leaves[3], {}, {.padding = 2}), scale);
-        };
-        const auto expected = output_and_gradients(leaves, steps);
-        CHECK(output_and_gradients(leaves, unit) == expected);
-        const NoGradGuard no_grad;
-        CHECK(values(unit()) == expected[0]);
-      }
-  for (const DType dtype : {DType::f32, DType::f16}) {
-    std::vector<Tensor> leaves{random_f64({2, 4, 40}, 1),   random_f64({4, 4, 7}, 2),    random_f64({4, 4, 1}, 3),
-                               uniform_f64({4}, 0.5, 2, 4), uniform_f64({4}, 0.5, 2, 5), uniform_f64({4}, 0.5, 2, 6)};
-    for (Tensor& leaf : leaves) leaf = leaf.to(dtype).to(default_device()).set_requires_grad(true);
-    const UnitConv1d first{leaves[1], {}, 3, {Activation::snake, 0, leaves[3]}},
-        second{leaves[2], {}, 1, {Activation::snake, 0, leaves[4], leaves[5]}};
-    const auto expected = output_and_gradients(leaves, [&] {
-      const Tensor middle = conv1d(snake(leaves[0], leaves[3]), leaves[1], {}, {.padding = 9, .dilation = 3});
-      return leaves[0] + conv1d(snake_beta(middle, leaves[4], leaves[5]), leaves[2]);
-    });
-    CHECK(output_and_gradients(leaves, [&] { return residual_unit(leaves[0], first, second); }) == expected);
-  }
-  const Tensor x = random_f64({1, 2, 8}), w = random_f64({2, 2, 3}), even = random_f64({2, 2, 4}),
-               other = random_f64({3, 2, 3});
-  CHECK(error_of<ShapeError>([&] { return residual_unit(x, {w}, {even}); }) ==
-        "residual_unit: expected an even dilation*(K - 1), got 1*3");
-  CHECK(error_of<ShapeError>([&] { return residual_unit(x, {w}, {other}); }) ==
-        "residual_unit: expected weights (C, C, K), got (2, 2, 3) and (3, 2, 3)");
-  CHECK(error_of<Error>([&] { return residual_unit(x, {w}, {}); }) == "residual_unit: weight is undefined");
-  CHECK(error_of<Error>([&] { return residual_unit({}, {w}, {w}); }) == "residual_unit: x is undefined");
-  CHECK(error_of<Error>([&] {
-          return residual_unit(x, {w, {}, 1, {Activation::tanh}}, {w});
-        }) == "residual_unit: expected none, relu, leaky_relu or snake as the input's activation, got tanh");
-  Tensor recorded = random_f64({2, 2, 3});
-  recorded.set_requires_grad(true);
-  CHECK(error_of<Error>([&] {
-          return residual_unit(x, {w}, {recorded, {}, 1, {Activation::tanh}});
-        }) == "residual_unit: expected none, relu, leaky_relu or snake as the input's activation, got tanh");
 }
 
 TEST_CASE("options of the output that have no meaning are refused") {

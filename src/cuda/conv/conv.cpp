@@ -32,7 +32,7 @@ struct Call {
   cudaStream_t stream;
   Epilogue epilogue{};
   const Weights* weights = nullptr;  // `second` of forward and dgrad, with its cached packings
-  float source_slope = 1;
+  SourceActivation activation{};
 };
 
 /// The plan of the call with `algorithm`. In wgrad the plan does not depend on addresses.
@@ -64,7 +64,8 @@ void issue(const Call& call, const ConvPlan& plan) {
       if (plan.kernel) {
         tensor_core::Gather gather{call.problem, call.direction, call.precision, call.first, *call.weights, call.bias,
                                    out,          epilogue,       call.device,    call.stream};
-        gather.gemm.source_slope = call.source_slope;
+        gather.gemm.source_slope = call.activation.slope;
+        gather.snake = call.activation.snake;
         tensor_core::gather_by(*plan.kernel, gather);
       }
       return;
@@ -133,19 +134,20 @@ void conv_dgrad(const ConvProblem& problem, const void* y, const Weights& w, con
   run({problem, ConvDirection::dgrad, y, w.data(), bias, x, precision, device, stream, {}, &w}, algorithm);
 }
 
-bool conv_activated(const ConvProblem& problem, ConvDirection direction, const void* source, float source_slope,
+bool conv_activated(const ConvProblem& problem, ConvDirection direction, const void* source, const SourceActivation& activation,
                     const Weights& w, const void* bias, void* out, const Epilogue& epilogue, Algorithm algorithm,
                     Precision precision, int device, cudaStream_t stream) {
-  const Call call{problem, direction, source, w.data(), bias, out, precision, device, stream, epilogue, &w, source_slope};
+  const Call call{problem, direction, source, w.data(), bias, out, precision, device, stream, epilogue, &w, activation};
   return run(call, algorithm).fuses;
 }
 
 bool activates_source(const ConvProblem& problem, ConvDirection direction, const void* source, void* out,
-                      const Epilogue& epilogue, Algorithm algorithm, Precision precision, int device) {
+                      const Epilogue& epilogue, bool is_snake, Algorithm algorithm, Precision precision, int device) {
   if (algorithm == Algorithm::automatic && autotune_enabled()) return false;  // any of its candidates may run
   const Call call{problem, direction, source, nullptr, nullptr, out, precision, device, nullptr, epilogue};
   const DeviceScope scope(device);
-  return plan_of(call, in_guard(direction, algorithm)).activates_source;
+  const ConvPlan& plan = plan_of(call, in_guard(direction, algorithm));
+  return is_snake ? plan.activates_snake : plan.activates_source;
 }
 
 bool fuses(const ConvProblem& problem, ConvDirection direction, const Epilogue& epilogue, Algorithm algorithm,

@@ -12,6 +12,7 @@
 #include "conv/residual_unit.hpp"
 #include "cuda/conv/epilogue/epilogue.cuh"
 #include "cuda/conv/packed_weights.hpp"
+#include "cuda/conv/source_activation.hpp"
 #include "cuda/conv/unit_conv.hpp"
 
 namespace polyphase::cuda {
@@ -32,16 +33,18 @@ void conv_forward(const ConvProblem& problem, const void* x, const Weights& w, c
 void conv_dgrad(const ConvProblem& problem, const void* y, const Weights& w, const void* bias, void* x, Algorithm algorithm,
                 Precision precision, int device, cudaStream_t stream);
 
-/// out = epilogue(direction(source, w) + bias), direction forward or dgrad, if that takes no extra pass; else without the
-/// epilogue. Returns whether the epilogue was applied. `bias` and the epilogue's tensors belong to out's channels.
-/// `source_slope` other than 1 (TapGemm::source_slope) only where activates_source() is true.
-[[nodiscard]] bool conv_activated(const ConvProblem& problem, ConvDirection direction, const void* source, float source_slope,
-                                  const Weights& w, const void* bias, void* out, const Epilogue& epilogue, Algorithm algorithm,
-                                  Precision precision, int device, cudaStream_t stream);
+/// out = epilogue(direction(activation(source), w) + bias), direction forward or dgrad, if that takes no extra pass; else
+/// without the epilogue. Returns whether the epilogue was applied. `bias` and the epilogue's tensors belong to out's channels.
+/// An activation only where activates_source() is true.
+[[nodiscard]] bool conv_activated(const ConvProblem& problem, ConvDirection direction, const void* source,
+                                  const SourceActivation& activation, const Weights& w, const void* bias, void* out,
+                                  const Epilogue& epilogue, Algorithm algorithm, Precision precision, int device,
+                                  cudaStream_t stream);
 
-/// Whether conv_activated() with these arguments can apply LeakyReLU as it reads the source.
+/// Whether conv_activated() with these arguments can apply LeakyReLU as it reads the source, or Snake.
 [[nodiscard]] bool activates_source(const ConvProblem& problem, ConvDirection direction, const void* source, void* out,
-                                    const Epilogue& epilogue, Algorithm algorithm, Precision precision, int device);
+                                    const Epilogue& epilogue, bool is_snake, Algorithm algorithm, Precision precision,
+                                    int device);
 
 /// Whether conv_activated() applies `epilogue`; only the presence of its parts matters. A pure function of the arguments and
 /// the device. With tuned choices it answers for the untuned choice.

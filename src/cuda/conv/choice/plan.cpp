@@ -280,7 +280,9 @@ ConvPlan make_conv_plan(const PlanRequest& of) {
   if (!chosen) return plan;  // an empty batch
   plan.fuses = !plan.has_epilogue || tensor_core::fuses(chosen->kernel, asked, of.epilogue, of.device);
   plan.kernel = chosen->kernel;
-  plan.activates_source = tensor_core::entry_of(chosen->kernel).activates_source;
+  const tensor_core::KernelEntry& entry = tensor_core::entry_of(chosen->kernel);
+  plan.activates_source = entry.activates_source;
+  plan.activates_snake = entry.activates_snake != nullptr && entry.activates_snake(asked);
   plan.tiling = tensor_core::tiling_text(chosen->kernel, asked, of.device);
   return plan;
 }

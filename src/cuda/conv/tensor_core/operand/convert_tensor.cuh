@@ -13,7 +13,9 @@
 #include "cuda/conv/tap_gemm.hpp"
 #include "cuda/conv/tensor_core/operand/source_layout.hpp"
 #include "cuda/conv/tensor_core/operand/traits.cuh"
+#include "cuda/elementwise/snake_function.cuh"
 #include "cuda/kernel/dependent_launch.cuh"
+#include "cuda/kernel/elements.cuh"
 #include "cuda/ptx/relaxed.cuh"
 #include "cuda/runtime/runtime.hpp"
 
@@ -333,12 +335,40 @@ struct SourceItem {
   }
 };
 
-/// operand = the source as it is read (TapGemm::source_slope), scaled according to the header's sample; flags[group][position /
-/// kFlagPositions] += the suspect counts there (null: they do not matter).
-template <class Operand>
+/// values[i][c] = Snake of them with the parameters of channel `first` + c, c < rows, of the items that exist. All threads of a
+/// block.
+template <class T>
+__device__ __forceinline__ void activate_snake(T (&values)[kSourceItems][kPreconvertedRows], const bool (&exists)[kSourceItems],
+                                               std::int64_t first, int rows, const T* __restrict__ alpha,
+                                               const T* __restrict__ beta) {
+  using Function = SnakeFunction<float, true>;
+  __shared__ __align__(alignof(Function)) unsigned char memory[kPreconvertedRows * sizeof(Function)];
+  auto* const functions = reinterpret_cast<Function*>(memory);
+  if (static_cast<int>(threadIdx.x) < rows)  // there may be none: rows are filled up to whole steps
+    functions[threadIdx.x] =
+        Function(cuda::convert<float>(alpha[first + threadIdx.x]), cuda::convert<float>(beta[first + threadIdx.x]));
+  __syncthreads();
+#pragma unroll
+  for (int c = 0; c < kPreconvertedRows; ++c) {
+    if (c >= rows) break;
+    const Function function = functions[c];
+    float numbers[kSourceItems];
+#pragma unroll
+    for (int i = 0; i < kSourceItems; ++i) numbers[i] = cuda::convert<float>(values[i][c]);
+    function.apply(numbers);
+#pragma unroll
+    for (int i = 0; i < kSourceItems; ++i)
+      if (exists[i]) values[i][c] = cuda::convert<T>(numbers[i]);
+  }
+}
+
+/// operand = the source as it is read (TapGemm::source_slope; with kSnake Snake, for 16 bits), scaled according to the header's
+/// sample; flags[group][position / kFlagPositions] += the suspect counts there (null: they do not matter).
+template <class Operand, bool kSnake>
 __global__ void __launch_bounds__(kSourceThreads)
     source_kernel(const __grid_constant__ TapGemm gemm, const __grid_constant__ SourceLayout to,
-                  const typename Operand::Source* __restrict__ source, const OperandHeader* __restrict__ header,
+                  const typename Operand::Source* __restrict__ source, const typename Operand::Source* __restrict__ alpha,
+                  const typename Operand::Source* __restrict__ beta, const OperandHeader* __restrict__ header,
                   std::uint32_t* __restrict__ flags, unsigned char* __restrict__ operand) {
   using T = typename Operand::Source;
   let_dependents_start();
@@ -351,15 +381,18 @@ __global__ void __launch_bounds__(kSourceThreads)
       min(gemm.rows - static_cast<std::int64_t>(row_block) * kPreconvertedRows, std::int64_t{kPreconvertedRows}));
   wait_for_grid_before();  // ptxas moves it before the __restrict__ reads wherever it stands
   T values[kSourceItems][kPreconvertedRows];
+  bool exists[kSourceItems];
 #pragma unroll
   for (int i = 0; i < kSourceItems; ++i) {
     const SourceItem item(gemm, to, g, row_block, first + i * kSourceThreads);
-    const bool exists = item.exists && first + i * kSourceThreads < items;
+    exists[i] = item.exists && first + i * kSourceThreads < items;
 #pragma unroll
     for (int c = 0; c < kPreconvertedRows; ++c)
-      values[i][c] = exists && c < rows ? source[item.from + c * gemm.source_length] : T(0.0F);
+      values[i][c] = exists[i] && c < rows ? source[item.from + c * gemm.source_length] : T(0.0F);
   }
-  if (gemm.source_slope != 1.0F) {
+  if constexpr (kSnake) {
+    activate_snake(values, exists, g * gemm.rows + row_block * kPreconvertedRows, rows, alpha, beta);
+  } else if (gemm.source_slope != 1.0F) {
 #pragma unroll
     for (int i = 0; i < kSourceItems; ++i)
 #pragma unroll

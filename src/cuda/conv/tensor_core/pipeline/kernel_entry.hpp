@@ -23,6 +23,8 @@ struct KernelEntry {
   bool (*fuses)(const KernelProblem& asked, const Epilogue& epilogue, int device) = nullptr;
   /// Whether the kernel applies TapGemm::source_slope as it reads the source.
   bool activates_source = false;
+  /// Whether the kernel applies Gather::snake as it reads the source, for a problem that it can compute.
+  bool (*activates_snake)(const KernelProblem& asked) = nullptr;
   /// gather() of tensor_core.hpp for a problem that the kernel can compute.
   void (*gather)(const Gather& call) = nullptr;
 };

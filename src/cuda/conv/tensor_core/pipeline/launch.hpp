@@ -8,6 +8,7 @@
 #include "cuda/conv/alignment.hpp"
 #include "cuda/conv/epilogue/epilogue.cuh"
 #include "cuda/conv/packed_weights.hpp"
+#include "cuda/conv/source_activation.hpp"
 #include "cuda/conv/tap_gemm.hpp"
 
 namespace polyphase::cuda::tensor_core {
@@ -35,6 +36,7 @@ struct Gather {
   int device;
   cudaStream_t stream;
   TapGemm gemm = make_tap_gemm(problem, direction);  ///< the problem in the form of the kernels
+  SourceSnake snake{};                               ///< only where the entry's activates_snake() is true
 };
 
 }  // namespace polyphase::cuda::tensor_core

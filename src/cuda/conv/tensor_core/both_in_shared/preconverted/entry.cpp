@@ -32,6 +32,11 @@ bool fuses(const KernelProblem& asked, const Epilogue& epilogue, int device) {
   return epilogue.activation != Activation::snake;
 }
 
+/// In 16 bits, where no sum is computed again from the source.
+bool activates_snake(const KernelProblem& asked) {
+  return is_16_bits(asked.problem) && !has_gaps(asked, make_tap_gemm(asked.problem, asked.direction));
+}
+
 void gather(const Gather& call) {
   const ConvProblem problem = call.problem;
   const ConvDirection direction = call.direction;
@@ -43,13 +48,17 @@ void gather(const Gather& call) {
   const auto packed =
       call.weights.packed(preconverted_weight_key(problem, direction, precision, *plan),
                           static_cast<std::size_t>(preconverted_weight_bytes(*plan)), call.device, call.stream, pack);
-  preconverted_gather(problem, direction, precision, *plan, call.source, call.gemm.source_slope, call.weights.data(),
-                      packed->as<void>(), call.bias, call.out, call.epilogue, call.device, call.stream);
+  preconverted_gather(problem, direction, precision, *plan, call.source, {call.gemm.source_slope, call.snake},
+                      call.weights.data(), packed->as<void>(), call.bias, call.out, call.epilogue, call.device, call.stream);
 }
 
 }  // namespace
 
-constinit const KernelEntry kPreconverted{
-    .name = "preconverted", .seconds = seconds, .fuses = fuses, .activates_source = true, .gather = gather};
+constinit const KernelEntry kPreconverted{.name = "preconverted",
+                                          .seconds = seconds,
+                                          .fuses = fuses,
+                                          .activates_source = true,
+                                          .activates_snake = activates_snake,
+                                          .gather = gather};
 
 }  // namespace polyphase::cuda::tensor_core

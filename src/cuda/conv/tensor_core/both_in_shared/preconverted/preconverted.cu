@@ -86,18 +86,22 @@ bool needs_flags(const TapGemm& gemm) {
 /// Converts the source to an operand and writes header and flags.
 template <class Operand>
 void prepare(const TapGemm& gemm, const PreconvertedTiling& tiling, const typename Operand::Source* source,
-             OperandHeader* header, std::uint32_t* flags, const Marks& marks, unsigned char* operand, cudaStream_t stream) {
+             const SourceSnake& snake, OperandHeader* header, std::uint32_t* flags, const Marks& marks, unsigned char* operand,
+             cudaStream_t stream) {
+  using T = typename Operand::Source;
   const auto blocks = static_cast<unsigned>(source_blocks(gemm, tiling.source));
   const std::int64_t flag_count = gemm.G * tiling.source.flags;
   if constexpr (Operand::kScaled) {
     sample_source(gemm, source, header, stream, {flags, static_cast<std::size_t>(flag_count)}, marks);
-    launch_behind(source_kernel<Operand>, blocks, kSourceThreads, 0, stream, gemm, tiling.source, source, header, flags,
-                  operand);
+    launch_behind(source_kernel<Operand, false>, blocks, kSourceThreads, 0, stream, gemm, tiling.source, source, nullptr,
+                  nullptr, header, flags, operand);
   } else {
     const bool flagged = needs_flags<Operand>(gemm);
     if (flagged) CHECK_CUDA(cudaMemsetAsync(header, 0, kOperandHeaderBytes + static_cast<std::size_t>(flag_count) * 4, stream));
-    source_kernel<Operand>
-        <<<blocks, kSourceThreads, 0, stream>>>(gemm, tiling.source, source, header, flagged ? flags : nullptr, operand);
+    auto* const kernel = snake.alpha != nullptr ? source_kernel<Operand, true> : source_kernel<Operand, false>;
+    kernel<<<blocks, kSourceThreads, 0, stream>>>(gemm, tiling.source, source, static_cast<const T*>(snake.alpha),
+                                                  static_cast<const T*>(snake.beta), header, flagged ? flags : nullptr,
+                                                  operand);
   }
   check_launch("conv tensor_core: preconverted source");
 }
@@ -105,11 +109,11 @@ void prepare(const TapGemm& gemm, const PreconvertedTiling& tiling, const typena
 /// Computes all samples of `problem` with `tiling`.
 template <class Operand>
 void gather_as(const ConvProblem& problem, ConvDirection direction, const PreconvertedPlan& plan,
-               const PreconvertedTiling& tiling, const void* source, float source_slope, const void* w, const void* packed,
-               const void* bias, void* out, const Epilogue& epilogue, int device, cudaStream_t stream) {
+               const PreconvertedTiling& tiling, const void* source, const SourceActivation& activation, const void* w,
+               const void* packed, const void* bias, void* out, const Epilogue& epilogue, int device, cudaStream_t stream) {
   using T = typename Operand::Source;
   TapGemm gemm = make_tap_gemm(problem, direction);
-  gemm.source_slope = source_slope;
+  gemm.source_slope = activation.slope;
   const Workspace at(gemm, tiling);
   const Buffer buffer(static_cast<std::size_t>(at.bytes), device);
   auto* workspace = buffer.as<unsigned char>();
@@ -127,7 +131,8 @@ void gather_as(const ConvProblem& problem, ConvDirection direction, const Precon
                                  epilogue,
                                  device,
                                  stream});
-  prepare<Operand>(gemm, tiling, from, header, flags, wide.marks(&weights->small), workspace + at.operand, stream);
+  prepare<Operand>(gemm, tiling, from, activation.snake, header, flags, wide.marks(&weights->small), workspace + at.operand,
+                   stream);
   const FlaggedSource<T> exact{{problem, is_forward, from, static_cast<const T*>(w), wide.exact().wide},
                                needs_flags<Operand>(gemm) ? flags : nullptr,
                                header};
@@ -176,8 +181,8 @@ void preconverted_pack_weights(const ConvProblem& problem, ConvDirection directi
 }
 
 void preconverted_gather(const ConvProblem& problem, ConvDirection direction, Precision precision, const PreconvertedPlan& plan,
-                         const void* source, float source_slope, const void* w, const void* packed, const void* bias, void* out,
-                         const Epilogue& epilogue, int device, cudaStream_t stream) {
+                         const void* source, const SourceActivation& activation, const void* w, const void* packed,
+                         const void* bias, void* out, const Epilogue& epilogue, int device, cudaStream_t stream) {
   const DeviceProperties& gpu = properties(device);
   with_operand(problem, precision, [&]<class Operand>() {
     using T = typename Operand::Source;
@@ -188,7 +193,7 @@ void preconverted_gather(const ConvProblem& problem, ConvDirection direction, Pr
       piece.N = std::min(plan.samples, problem.N - n);
       const PreconvertedTiling tiling =
           piece.N == plan.samples ? plan.tiling : tiling_of<Operand>(plan, make_tap_gemm(piece, direction), gpu);
-      gather_as<Operand>(piece, direction, plan, tiling, static_cast<const T*>(source) + n * (is_forward ? x : y), source_slope,
+      gather_as<Operand>(piece, direction, plan, tiling, static_cast<const T*>(source) + n * (is_forward ? x : y), activation,
                          w, packed, bias, static_cast<T*>(out) + n * (is_forward ? y : x), epilogue, device, stream);
     }
   });

@@ -61,12 +61,12 @@ struct PreconvertedCandidate {
 void preconverted_pack_weights(const ConvProblem& problem, ConvDirection direction, Precision precision,
                                const PreconvertedPlan& plan, const void* w, void* packed, cudaStream_t stream);
 
-/// out = epilogue(direction(source, weights) + bias), where `source_slope` says what is read of the source
-/// (TapGemm::source_slope); `bias` may be null. `packed` comes from preconverted_pack_weights with
+/// out = epilogue(direction(source, weights) + bias), where `activation` is what is read of the source
+/// `bias` may be null. `packed` comes from preconverted_pack_weights with
 /// the same plan and w. On `stream`.
 void preconverted_gather(const ConvProblem& problem, ConvDirection direction, Precision precision, const PreconvertedPlan& plan,
-                         const void* source, float source_slope, const void* w, const void* packed, const void* bias, void* out,
-                         const Epilogue& epilogue, int device, cudaStream_t stream);
+                         const void* source, const SourceActivation& activation, const void* w, const void* packed,
+                         const void* bias, void* out, const Epilogue& epilogue, int device, cudaStream_t stream);
 
 extern const KernelEntry kPreconverted;  // entry.cpp
 

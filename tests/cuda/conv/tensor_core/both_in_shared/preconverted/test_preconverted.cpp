@@ -10,6 +10,8 @@
 #include "conv/workspace.hpp"
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/mma_sync.hpp"
 #include "cuda/memory/allocator.hpp"
+#include "ops/activations.hpp"
+#include "ops/elementwise.hpp"
 #include "support/cuda_conv_grid.hpp"
 #include "support/epilogue_operands.hpp"
 #include "support/skip.hpp"
@@ -40,7 +42,7 @@ auto by_plan(const tensor_core::PreconvertedPlan& plan, Precision precision) {
     const cuda::Buffer packed(static_cast<std::size_t>(tensor_core::preconverted_weight_bytes(plan)), 0);
     tensor_core::preconverted_pack_weights(call.problem, call.direction, precision, plan, call.second, packed.as<void>(),
                                            call.stream);
-    tensor_core::preconverted_gather(call.problem, call.direction, precision, plan, call.first, 1, call.second,
+    tensor_core::preconverted_gather(call.problem, call.direction, precision, plan, call.first, {}, call.second,
                                      packed.as<void>(), call.bias, call.out, {}, 0, call.stream);
   };
 }
@@ -222,7 +224,7 @@ TEST_CASE("16-bit rows of whole vectors: bias, LeakyReLU and a residual have the
                                                    packed.as<void>(), cuda::current_stream(0));
             const auto run = [&](const ConvEpilogue& epilogue) {
               Tensor out = operands.target();
-              tensor_core::preconverted_gather(operands.problem, direction, Precision::fp32, plan, operands.source.raw(), 1,
+              tensor_core::preconverted_gather(operands.problem, direction, Precision::fp32, plan, operands.source.raw(), {},
                                                operands.w.raw(), packed.as<void>(), operands.bias.raw(), out.raw(),
                                                pointers_of(epilogue, operands, out), 0, cuda::current_stream(0));
               return out;
@@ -245,4 +247,45 @@ TEST_CASE("16-bit rows of whole vectors: bias, LeakyReLU and a residual have the
           }
         }
   CHECK(added > 0);
+}
+
+TEST_CASE("preconverted: Snake of a 16-bit source has the bits of a pass before") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
+  const std::vector<ConvProblem> problems{
+      sized({.N = 2, .C_in = 64, .C_out = 64, .L_in = 1000, .K = 7, .P_l = 27, .P_r = 27, .D = 9}),
+      sized({.N = 3, .C_in = 44, .C_out = 20, .L_in = 515, .K = 1}),
+      sized({.N = 2, .C_in = 48, .C_out = 24, .L_in = 777, .K = 8, .S = 4, .P_l = 2, .P_r = 2}),
+      sized({.N = 1, .C_in = 36, .C_out = 48, .L_in = 2048, .K = 3, .P_l = 1, .P_r = 1, .G = 2})};
+  for (const ConvProblem& p : problems)
+    for (const ConvDirection direction : kGathers)
+      for (const DType dtype : {DType::f16, DType::bf16})
+        for (const double largest : {1.0, 300.0}) {  // beyond 64 the standard library's sine is used
+          Operands operands(p, direction, dtype, 0);
+          const auto plan = tensor_core::preconverted_plan(operands.problem, direction, Precision::fp32, 0);
+          REQUIRE(plan.has_value());
+          CAPTURE(p);
+          CAPTURE(direction);
+          CAPTURE(dtype);
+          CAPTURE(largest);
+          const cuda::Buffer packed(static_cast<std::size_t>(tensor_core::preconverted_weight_bytes(*plan)), 0);
+          tensor_core::preconverted_pack_weights(operands.problem, direction, Precision::fp32, *plan, operands.w.raw(),
+                                                 packed.as<void>(), cuda::current_stream(0));
+          const std::int64_t channels = operands.source.size(1);
+          const auto parameter = [&](std::uint64_t seed) {
+            std::vector<double> each = uniform_f64({channels}, 0.3, 2, seed).to_vector<double>();
+            if (seed == 2) each[1] = 0;  // beta: NaN or infinite, but not in the padding
+            return Tensor::from_vector(each, {channels}).to(dtype).to(Device::cuda(0));
+          };
+          const Tensor alpha = parameter(1), beta = parameter(2), source = operands.source * largest;
+          const auto run = [&](const Tensor& read, const cuda::SourceActivation& activation) {
+            const Tensor out = operands.target();
+            tensor_core::preconverted_gather(operands.problem, direction, Precision::fp32, *plan, read.raw(), activation,
+                                             operands.w.raw(), packed.as<void>(), operands.bias.raw(), out.raw(), {}, 0,
+                                             cuda::current_stream(0));
+            return bytes_of(out);
+          };
+          const Tensor active = snake_beta(source, alpha, beta);
+          CHECK(run(source, {1, {alpha.raw(), beta.raw()}}) == run(active, {}));
+          CHECK(run(source, {}) != run(active, {}));
+        }
 }

@@ -46,7 +46,7 @@ auto by_plan(const tensor_core::PreconvertedPlan& plan, Precision precision, con
     const cuda::Buffer packed(static_cast<std::size_t>(tensor_core::preconverted_weight_bytes(plan)), 0);
     tensor_core::preconverted_pack_weights(call.problem, call.direction, precision, plan, call.second, packed.as<void>(),
                                            call.stream);
-    tensor_core::preconverted_gather(call.problem, call.direction, precision, plan, call.first, 1, call.second,
+    tensor_core::preconverted_gather(call.problem, call.direction, precision, plan, call.first, {}, call.second,
                                      packed.as<void>(), call.bias, call.out, epilogue, 0, call.stream);
   };
 }

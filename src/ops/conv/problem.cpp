@@ -1,4 +1,4 @@
-#include "ops/conv_problem.hpp"
+#include "ops/conv/problem.hpp"
 
 #include <algorithm>
 #include <array>

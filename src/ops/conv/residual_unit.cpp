@@ -1,0 +1,88 @@
+// residual_unit() of ops/conv.hpp.
+
+#include <array>
+
+#include "autograd/autocast.hpp"
+#include "autograd/node.hpp"
+#include "conv/algorithm.hpp"
+#include "conv/residual_unit.hpp"
+#include "device/backend.hpp"
+#include "ops/conv.hpp"
+#include "ops/conv/input.hpp"
+#include "ops/conv/problem.hpp"
+#include "ops/dispatch.hpp"
+#include "ops/mac_counter.hpp"
+#include "tensor/error.hpp"
+
+namespace polyphase {
+namespace {
+
+// The same padding at both ends.
+Conv1dOptions options_of(const char* name, const UnitConv1d& conv) {
+  ops::require_defined(name, "weight", conv.weight);
+  const std::int64_t K = conv.weight.rank() == 3 ? conv.weight.size(2) : 1, extent = conv.dilation * (K - 1);
+  require<ShapeError>(extent % 2 == 0, name, ": expected an even dilation*(K - 1), got ", conv.dilation, "*", K - 1);
+  return {.padding = extent / 2, .dilation = conv.dilation};
+}
+
+// The unit in one kernel; undefined if it has to be computed in steps, as in f32 and f64 on every device.
+Tensor in_one_kernel(const Tensor& x, const std::array<UnitConv1d, 2>& convs, const std::array<Conv1dOptions, 2>& options,
+                     double scale) {
+  if (size_of(x.dtype()) != 2) return {};
+  const bool is_snake = convs[0].input.activation == Activation::snake;
+  if (is_snake != (convs[1].input.activation == Activation::snake)) return {};
+  const std::array inputs{x,
+                          convs[0].weight,
+                          convs[0].bias,
+                          convs[0].input.alpha,
+                          convs[0].input.beta,
+                          convs[1].weight,
+                          convs[1].bias,
+                          convs[1].input.alpha,
+                          convs[1].input.beta};
+  if (x.rank() != 3 || x.numel() == 0 || autocast_dtype() || current_algorithm() != Algorithm::automatic ||
+      autograd::should_record(inputs))
+    return {};
+  ResidualUnit unit{.N = x.size(0), .C = x.size(1), .L = x.size(2), .is_snake = is_snake, .scale = scale, .dtype = x.dtype()};
+  std::array<UnitConvTensors, 2> tensors;
+  double operations = 0;
+  for (std::size_t i = 0; i < 2; ++i) {
+    unit.K[i] = convs[i].weight.size(2), unit.D[i] = convs[i].dilation;
+    const ConvInputOptions& input = convs[i].input;
+    unit.slope[i] = input.activation == Activation::none ? 1 : ops::prologue_of(input).slope;
+    UnitConvTensors& own = tensors[i];
+    own.weight = convs[i].weight.detach().contiguous();
+    if (convs[i].bias.defined()) own.bias = convs[i].bias.detach().contiguous();
+    operations += ops::conv1d_problem(x, own.weight, own.bias, options[i]).operations();
+    if (!is_snake) continue;
+    if (!ops::fits(input, x)) return {};
+    const ConvPrologue prologue = ops::prologue_of(input);
+    own.alpha = prologue.alpha, own.beta = prologue.beta;
+  }
+  const Tensor source = x.detach().contiguous(), out = Tensor::empty(x.shape(), {x.dtype(), x.device()});
+  if (!backend_of(x.device()).residual_unit(unit, source, tensors, out)) return {};
+  ops::MacCounter::add(operations / 2);
+  return out;
+}
+
+}  // namespace
+
+Tensor residual_unit(const Tensor& x, const UnitConv1d& first, const UnitConv1d& second, double scale) {
+  static constexpr const char* kName = "residual_unit";
+  ops::require_defined(kName, "x", x);
+  const std::array options{options_of(kName, first), options_of(kName, second)};
+  ops::check_input(kName, first.input), ops::check_input(kName, second.input);
+  require<ShapeError>(first.weight.rank() == 3 && first.weight.size(0) == first.weight.size(1) &&
+                          second.weight.shape() == Shape{first.weight.size(0), first.weight.size(0), second.weight.size(-1)},
+                      kName, ": expected weights (C, C, K), got ", first.weight.shape(), " and ", second.weight.shape());
+  if (const Tensor y = in_one_kernel(x, {first, second}, options, scale); y.defined()) return y;
+  // More kernels apply a LeakyReLU as they store, and Snake as they read.
+  const bool is_read = second.input.activation == Activation::snake;
+  const ConvOutputOptions output =
+      is_read ? ConvOutputOptions{} : ConvOutputOptions{second.input.activation, second.input.slope};
+  const Tensor middle = conv1d(x, first.weight, first.bias, options[0], output, first.input);
+  return conv1d(middle, second.weight, second.bias, options[1], {.residual = x, .scale = scale},
+                is_read ? second.input : ConvInputOptions{});
+}
+
+}  // namespace polyphase
