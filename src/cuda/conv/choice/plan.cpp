@@ -108,7 +108,10 @@ double direct_seconds(const ConvProblem& p, ConvDirection direction, const GpuRa
 double depthwise_seconds(const ConvProblem& p, ConvDirection direction, const GpuRates& rates) {
   const double waste = 1 / used(p.L_in, 56);
   double seconds = std::max(waste * tensor_bytes(p) / (0.85 * rates.bandwidth), p.operations() / (0.4 * rates.ffma));
-  if (depthwise::has_many_rows(p, direction)) return std::max(tensor_bytes(p) / (0.6 * rates.bandwidth), 1e-6) + rates.launch;
+  if (depthwise::has_many_rows(p, direction)) {
+    const double bytes = static_cast<double>(p.channels_in_per_group()) * tensor_bytes(p);  // y is read for each channel
+    return std::max(bytes / (0.6 * rates.bandwidth), 1e-6) + rates.launch;
+  }
   // dgrad adds the rows of y of a row of x one after another, and waits for each if there are few blocks.
   constexpr double kRowSeconds = 0.6e-6;
   if (direction == ConvDirection::dgrad)

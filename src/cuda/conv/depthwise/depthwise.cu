@@ -128,6 +128,7 @@ void launch(Kernel* kernel, const char* name, const ConvProblem& problem, ConvDi
 }  // namespace
 
 std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirection direction, int device) {
+  if (has_many_rows(problem, direction)) return std::nullopt;
   if (problem.G != problem.C_in) return concat("it needs groups = C_in, got G=", problem.G, " and C_in=", problem.C_in);
   const std::int64_t limit = properties(device).shared_bytes_per_block;
   const std::int64_t least = layout_of(problem, direction, 56).words * word_bytes(problem.dtype);

@@ -91,6 +91,19 @@ TEST_CASE("the vector and tensor-core kernels: strides 1, 2 and 4, every phase, 
   CHECK(norm > 0);
 }
 
+/// The input gradient by depthwise against the CPU's reference.
+template <class E>
+void check_dgrad_bits(ConvProblem p, std::int64_t misalignment) {
+  p.dtype = dtype_of<E>;
+  const ConvArrays<E> arrays(p, kSmallIntegers);
+  const Array<E> expected = arrays.run(ConvDirection::dgrad, Algorithm::reference);
+  bool intact = false;
+  const Array<E> got = run_on_gpu(arrays, ConvDirection::dgrad, by_algorithm(Algorithm::depthwise), intact, true, misalignment);
+  CHECK_MESSAGE(same_bits(got, expected), p, " misaligned by ", misalignment);
+  CHECK(intact);
+  CHECK(expected.norm() > 0);
+}
+
 TEST_CASE("many rows into one: every number of taps, edge and misalignment, an activation") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   int turn = 0;
@@ -111,7 +124,24 @@ TEST_CASE("many rows into one: every number of taps, edge and misalignment, an a
       CHECK(check_gpu_bits<Half>(p, by_algorithm(Algorithm::depthwise), turn % 4) > 0);
       CHECK(check_gpu_bits<BFloat16>(p, by_algorithm(Algorithm::depthwise), turn % 4) > 0);
     }
-  // Long rows of 16 bits stay on the tensor cores.
+  // Two channels of a group (a stereo decoder's last layer), rows of whole vectors and not.
+  for (const std::int64_t groups : {1, 3})
+    for (const std::int64_t K : {1, 3, 7, 9, 10, 17})
+      for (const std::int64_t L_in : {5, 128, 514, 4096}) {
+        const ConvProblem p = sized({.N = 2,
+                                     .C_in = 2 * groups,
+                                     .C_out = groups * (8 + K),
+                                     .L_in = L_in,
+                                     .K = K,
+                                     .P_l = std::min((K - 1) / 2, L_in / 2),
+                                     .P_r = std::min((K - 1) / 2, L_in / 2),
+                                     .G = groups});
+        CHECK(cuda::depthwise::has_many_rows(p, ConvDirection::dgrad));
+        check_dgrad_bits<float>(p, L_in % 4);
+        check_dgrad_bits<Half>(p, 0);
+        check_dgrad_bits<BFloat16>(p, 0);
+      }
+  // Long rows of 16 bits to one channel stay on the tensor cores.
   ConvProblem post = sized({.N = 16, .C_in = 1, .C_out = 32, .L_in = 220416, .K = 7, .P_l = 3, .P_r = 3});
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64}) {
     post.dtype = dtype;
