@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(32 * kRowWarps, row_blocks(kVectors, kAligned,
         load_vector(weights + m * kPitch, ws);
 #pragma unroll
         for (int k = 0; k < kMost; ++k) {
-          if (k > kMost - kVector && k >= K) break;
+          if (k > kMost - kVector && k >= K) break;  // kMost - kVector < K <= kMost
 #pragma unroll
           for (int p = 0; p < kVector; ++p) sums[p] += convert<float>(window[a][p + k]) * ws[k];
         }
@@ -184,7 +184,7 @@ void rows_dgrad_as(const ConvProblem& problem, const void* y, const void* w, con
   constexpr std::integral_constant<int, 4> kQuad;
   if constexpr (sizeof(T) == 2) {
     constexpr std::integral_constant<int, 8> kEight;
-    if (has_whole_vectors(problem, static_cast<const T*>(y), 8))
+    if (problem.K >= 2 && has_whole_vectors(problem, static_cast<const T*>(y), 8))
       return problem.K <= 9 ? launch(kEight, std::integral_constant<int, 2>{})
                             : launch(kEight, std::integral_constant<int, 3>{});
   }
