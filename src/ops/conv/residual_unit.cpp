@@ -76,13 +76,15 @@ Tensor residual_unit(const Tensor& x, const UnitConv1d& first, const UnitConv1d&
                           second.weight.shape() == Shape{first.weight.size(0), first.weight.size(0), second.weight.size(-1)},
                       kName, ": expected weights (C, C, K), got ", first.weight.shape(), " and ", second.weight.shape());
   if (const Tensor y = in_one_kernel(x, {first, second}, options, scale); y.defined()) return y;
-  // More kernels apply a LeakyReLU as they store, and Snake as they read.
-  const bool is_read = second.input.activation == Activation::snake;
+  // More kernels apply a LeakyReLU as they store, and Snake as they read in 16 bits. A Snake that no kernel applies needs no
+  // other tensor after the first convolution.
+  const ConvInputOptions& between = second.input;
+  const bool is_read = between.activation == Activation::snake && size_of(x.dtype()) == 2;
   const ConvOutputOptions output =
-      is_read ? ConvOutputOptions{} : ConvOutputOptions{second.input.activation, second.input.slope};
+      is_read ? ConvOutputOptions{} : ConvOutputOptions{between.activation, between.slope, between.alpha, between.beta};
   const Tensor middle = conv1d(x, first.weight, first.bias, options[0], output, first.input);
   return conv1d(middle, second.weight, second.bias, options[1], {.residual = x, .scale = scale},
-                is_read ? second.input : ConvInputOptions{});
+                is_read ? between : ConvInputOptions{});
 }
 
 }  // namespace polyphase
