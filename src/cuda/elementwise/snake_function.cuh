@@ -94,6 +94,12 @@ class SnakeAngle<true> {
   float alpha_;
 };
 
+/// v + sin(u)^2*inverse, inverse = 1/beta. Sets `is_far` if it does not hold.
+template <bool kIs16Bit>
+__device__ __forceinline__ float snake_near(const SnakeAngle<kIs16Bit>& angle, float inverse, float v, bool& is_far) {
+  return fmaf(angle.square(v, is_far), inverse, v);
+}
+
 template <class A, bool kIs16Bit>
 class SnakeFunction {
  public:
@@ -125,7 +131,7 @@ class SnakeFunction {
   }
 
  private:
-  __device__ __forceinline__ float near(float v, bool& is_far) const { return fmaf(angle_.square(v, is_far), inverse_, v); }
+  __device__ __forceinline__ float near(float v, bool& is_far) const { return snake_near(angle_, inverse_, v, is_far); }
 
   float alpha_, beta_, inverse_;
   SnakeAngle<kIs16Bit> angle_;

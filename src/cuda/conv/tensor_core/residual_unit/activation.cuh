@@ -60,8 +60,8 @@ __device__ __forceinline__ void snake_words(std::uint32_t (&words)[4], const T* 
   for (int i = 0; i < 4; ++i) {
     const SnakeWord& word = word_of(i);
     const float2 v = floats_of<T>(words[i]);
-    near[i] = rounded_word<T>(fmaf(SnakeAngle<true>(word.alpha[0]).square(v.x, is_far), word.inverse[0], v.x),
-                              fmaf(SnakeAngle<true>(word.alpha[1]).square(v.y, is_far), word.inverse[1], v.y));
+    near[i] = rounded_word<T>(snake_near(SnakeAngle<true>(word.alpha[0]), word.inverse[0], v.x, is_far),
+                              snake_near(SnakeAngle<true>(word.alpha[1]), word.inverse[1], v.y, is_far));
   }
   if (is_far) {
 #pragma unroll
