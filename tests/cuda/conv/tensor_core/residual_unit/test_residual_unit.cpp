@@ -109,6 +109,18 @@ Operands random_operands(const ResidualUnit& unit) {
 
 std::vector<double> values(const Tensor& tensor) { return tensor.detach().cpu().to(DType::f64).to_vector<double>(); }
 
+/// The kernel against f64 on small integers.
+void check_exact(const ResidualUnit& unit) {
+  const bool is_f16 = unit.dtype == DType::f16;
+  const Operands operands = integer_operands(unit, is_f16 ? 8 : 3, unit.L % 16 == 0);
+  const Tensor y = computed(unit, operands);
+  REQUIRE(y.defined());
+  const Tensor exact = in_steps(unit, operands, DType::f64);
+  // bf16 has 8 bits.
+  REQUIRE(max_difference(exact, Tensor::zeros(exact.shape(), {.dtype = DType::f64})) <= (is_f16 ? 2000 : 240));
+  CHECK(max_difference(y, exact) == 0);
+}
+
 bool has_kernel() { return cuda::device_count() > 0 && cuda::properties(0).arch() == 90 && !cuda::tensor_core::uses_mma(90); }
 
 }  // namespace
@@ -144,13 +156,7 @@ TEST_CASE("residual unit: sums of small integers are exact") {
       CAPTURE(c.K);
       CAPTURE(c.D);
       CAPTURE(c.L);
-      const Operands operands = integer_operands(unit, dtype == DType::f16 ? 8 : 3, c.L % 16 == 0);
-      const Tensor y = computed(unit, operands);
-      REQUIRE(y.defined());
-      const Tensor exact = in_steps(unit, operands, DType::f64);
-      // bf16 has 8 bits.
-      REQUIRE(max_difference(exact, Tensor::zeros(exact.shape(), {.dtype = DType::f64})) <= (dtype == DType::f16 ? 2000 : 240));
-      CHECK(max_difference(y, exact) == 0);
+      check_exact(unit);
     }
 }
 
@@ -181,12 +187,7 @@ TEST_CASE(
       CAPTURE(c.C);
       CAPTURE(c.D);
       CAPTURE(c.L);
-      const Operands operands = integer_operands(unit, dtype == DType::f16 ? 8 : 3, c.L % 16 == 0);
-      const Tensor y = computed(unit, operands);
-      REQUIRE(y.defined());
-      const Tensor exact = in_steps(unit, operands, DType::f64);
-      REQUIRE(max_difference(exact, Tensor::zeros(exact.shape(), {.dtype = DType::f64})) <= (dtype == DType::f16 ? 2000 : 240));
-      CHECK(max_difference(y, exact) == 0);
+      check_exact(unit);
     }
 }
 
