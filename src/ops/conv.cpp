@@ -247,12 +247,9 @@ bool fuses(const ConvEpilogue& epilogue, const Tensor& x, const Tensor& weight, 
   switch (epilogue.activation) {
     case Activation::none:
       return true;
-    case Activation::snake: {
-      const auto fits = [&](const Tensor& values) {
-        return values.rank() == 1 && values.size(0) == channels && values.dtype() == x.dtype() && values.device() == x.device();
-      };
-      return !autocast_dtype() && fits(epilogue.alpha) && fits(epilogue.beta);
-    }
+    case Activation::snake:
+      return !autocast_dtype() && ops::is_of_channels(epilogue.alpha, channels, x) &&
+             ops::is_of_channels(epilogue.beta, channels, x);
     default:
       // The derivative is computed from the activation's result (leaky_relu: its sign), which is not available with a residual.
       if (epilogue.activation == Activation::leaky_relu && !(epilogue.slope >= 0)) return false;

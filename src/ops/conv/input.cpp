@@ -21,12 +21,14 @@ ConvPrologue prologue_of(const ConvInputOptions& input) {
   return {input.activation, 0, alpha, input.beta.defined() ? input.beta.detach().contiguous() : alpha};
 }
 
+bool is_of_channels(const Tensor& values, std::int64_t channels, const Tensor& x) {
+  return values.shape() == Shape{channels} && values.dtype() == x.dtype() && values.device() == x.device();
+}
+
 bool fits(const ConvInputOptions& input, const Tensor& x) {
   if (input.activation != Activation::snake) return true;
-  const auto is_fit = [&](const Tensor& values) {
-    return values.shape() == Shape{x.size(-2)} && values.dtype() == x.dtype() && values.device() == x.device();
-  };
-  return x.rank() >= 2 && is_fit(input.alpha) && (!input.beta.defined() || is_fit(input.beta));
+  return x.rank() >= 2 && is_of_channels(input.alpha, x.size(-2), x) &&
+         (!input.beta.defined() || is_of_channels(input.beta, x.size(-2), x));
 }
 
 }  // namespace polyphase::ops

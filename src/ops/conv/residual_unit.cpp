@@ -48,15 +48,13 @@ Tensor in_one_kernel(const Tensor& x, const std::array<UnitConv1d, 2>& convs, co
   double operations = 0;
   for (std::size_t i = 0; i < 2; ++i) {
     unit.K[i] = convs[i].weight.size(2), unit.D[i] = convs[i].dilation;
-    const ConvInputOptions& input = convs[i].input;
-    unit.slope[i] = input.activation == Activation::none ? 1 : ops::prologue_of(input).slope;
     UnitConvTensors& own = tensors[i];
     own.weight = convs[i].weight.detach().contiguous();
     if (convs[i].bias.defined()) own.bias = convs[i].bias.detach().contiguous();
     operations += ops::conv1d_problem(x, own.weight, own.bias, options[i]).operations();
-    if (!is_snake) continue;
-    if (!ops::fits(input, x)) return {};
-    const ConvPrologue prologue = ops::prologue_of(input);
+    if (!ops::fits(convs[i].input, x)) return {};
+    const ConvPrologue prologue = ops::prologue_of(convs[i].input);
+    unit.slope[i] = prologue.is_needed() ? prologue.slope : 1;
     own.alpha = prologue.alpha, own.beta = prologue.beta;
   }
   const Tensor source = x.detach().contiguous(), out = Tensor::empty(x.shape(), {x.dtype(), x.device()});
