@@ -73,8 +73,11 @@ void CpuBackend::normal(const Tensor& out, GeneratorState state, double mean, do
 }
 
 void CpuBackend::matmul(const Tensor& out, const Tensor& a, const Tensor& b) { cpu::matmul(out, a, b); }
-void CpuBackend::lstm(const Tensor& gates, const Tensor& weight, const Tensor& hidden, const Tensor& cells) {
-  cpu::lstm(gates, weight, hidden, cells);
+void CpuBackend::lstm(std::span<const LstmSteps> layers) {
+  for (std::size_t k = 0; k < layers.size(); ++k) {
+    lstm_input(layers, k);
+    cpu::lstm(lstm_converted(layers[k]));
+  }
 }
 void CpuBackend::rope(const Tensor& out, const Tensor& x, const Rotation& rotation) { cpu::rope(out, x, rotation); }
 

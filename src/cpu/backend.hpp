@@ -26,7 +26,7 @@ class CpuBackend final : public Backend {
   void normal(const Tensor& out, GeneratorState state, double mean, double deviation) override;
 
   void matmul(const Tensor& out, const Tensor& a, const Tensor& b) override;
-  void lstm(const Tensor& gates, const Tensor& weight, const Tensor& hidden, const Tensor& cells) override;
+  void lstm(std::span<const LstmSteps> layers) override;
 
   void rope(const Tensor& out, const Tensor& x, const Rotation& rotation) override;
   void check_index(const Tensor& index, std::int64_t length) override;

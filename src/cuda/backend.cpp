@@ -182,10 +182,20 @@ void CudaBackend::matmul(const Tensor& out, const Tensor& a, const Tensor& b) {
   if (LengthInvariantGuard::is_active() && is_floating_point(out.dtype())) return matmul_in_order(out, a, b, turn.stream);
   cuda::matmul(out, a, b, current_precision(), turn.stream);
 }
-void CudaBackend::lstm(const Tensor& gates, const Tensor& weight, const Tensor& hidden, const Tensor& cells) {
-  if (!cuda::lstm_fits(gates.dtype(), weight.size(1), device_)) return Backend::lstm(gates, weight, hidden, cells);
-  const Turn turn(device_);
-  cuda::lstm(gates, weight, hidden, cells, turn.stream);
+void CudaBackend::lstm(std::span<const LstmSteps> layers) {
+  for (std::size_t k = 0; k < layers.size(); ++k) {
+    lstm_input(layers, k);
+    if (k + 1 < layers.size() && cuda::lstm_pair_fits(layers[k], layers[k + 1], device_)) {
+      const Turn turn(device_);
+      cuda::lstm_pair(layers[k], layers[k + 1], turn.stream);
+      ++k;
+    } else if (cuda::lstm_fits(layers[k], device_)) {
+      const Turn turn(device_);
+      cuda::lstm(layers[k], turn.stream);
+    } else {
+      lstm_steps(lstm_converted(layers[k]));
+    }
+  }
 }
 void CudaBackend::rope(const Tensor& out, const Tensor& x, const Rotation& rotation) {
   const Turn turn(device_);

@@ -31,7 +31,7 @@ class CudaBackend final : public Backend {
   /// f32 in the calling thread's precision.
   [[nodiscard]] bool normalize_rows(const NormalizedRows& out, const RowNorm& in) override;
   void matmul(const Tensor& out, const Tensor& a, const Tensor& b) override;
-  void lstm(const Tensor& gates, const Tensor& weight, const Tensor& hidden, const Tensor& cells) override;
+  void lstm(std::span<const LstmSteps> layers) override;
 
   void rope(const Tensor& out, const Tensor& x, const Rotation& rotation) override;
   [[nodiscard]] bool attention(const Tensor& out, const AttentionInputs& in) override;

@@ -82,17 +82,9 @@ Tensor LSTM::forward(const Tensor& x) {
 }
 
 Tensor LSTM::forward(const Tensor& x, State& state) {
-  require<ShapeError>(state.empty() || state.size() == layers_.size(), "LSTM: expected a state of ", layers_.size(),
-                      " layers, got ", state.size());
-  State after;
-  Tensor y = x;
-  for (std::size_t k = 0; k < layers_.size(); ++k) {
-    LstmResult result = lstm(y, layers_[k], state.empty() ? LstmState{} : state[k]);
-    y = result.y;
-    after.push_back(result.state);
-  }
-  state = std::move(after);
-  return y;
+  LstmStackResult result = lstm_stack(x, layers_, state);
+  state = std::move(result.states);
+  return result.y;
 }
 
 std::unique_ptr<ModuleStream> LSTM::make_stream() { return std::make_unique<LstmStream>(*this); }

@@ -104,30 +104,87 @@ void TensorBackend::weight_norm_backward(const Tensor& dv, const Tensor& dg, con
   map(MapOp::sub, dv, std::array{dv, product}, {});
 }
 
-void TensorBackend::lstm(const Tensor& gates, const Tensor& weight, const Tensor& hidden, const Tensor& cells) {
-  const std::int64_t T = gates.shape()[0], N = gates.shape()[1], H = weight.shape()[1];
+namespace {
+
+/// `tensor` as it is, or in `dtype`.
+Tensor converted(TensorBackend& backend, const Tensor& tensor, DType dtype) {
+  if (!tensor.defined() || tensor.dtype() == dtype) return tensor;
+  const Tensor result = Tensor::empty(tensor.shape(), {dtype, tensor.device()});
+  backend.copy(result, tensor);
+  return result;
+}
+
+Tensor as_matrix(const Tensor& tensor, std::int64_t rows, std::int64_t columns) {
+  return TensorAccess::view(tensor, {1, rows, columns}, {rows * columns, columns, 1}, tensor.offset());
+}
+
+Tensor transposed_matrix(const Tensor& tensor) {
+  const std::int64_t rows = tensor.shape()[0], columns = tensor.shape()[1];
+  return TensorAccess::view(tensor, {1, columns, rows}, {0, 1, columns}, tensor.offset());
+}
+
+}  // namespace
+
+void TensorBackend::lstm_input(std::span<const LstmSteps> layers, std::size_t k) {
+  if (k == 0) return;
+  const Tensor &gates = layers[k].gates, &below = layers[k - 1].hidden;
+  const std::int64_t rows = gates.shape()[0] * gates.shape()[1];
+  matmul(as_matrix(gates, rows, gates.shape()[2]), as_matrix(below, rows, below.shape()[2]),
+         transposed_matrix(converted(*this, layers[k].input_weight, gates.dtype())));
+}
+
+LstmSteps TensorBackend::lstm_converted(LstmSteps layer) {
+  for (Tensor* weight : {&layer.weight, &layer.input_bias, &layer.hidden_bias})
+    *weight = converted(*this, *weight, layer.gates.dtype());
+  return layer;
+}
+
+void TensorBackend::lstm(std::span<const LstmSteps> layers) {
+  for (std::size_t k = 0; k < layers.size(); ++k) {
+    lstm_input(layers, k);
+    lstm_steps(lstm_converted(layers[k]));
+  }
+}
+
+void TensorBackend::lstm_steps(const LstmSteps& layer) {
+  const auto& gates = layer.gates;
+  const std::int64_t T = gates.shape()[0], N = gates.shape()[1], H = layer.weight.shape()[1];
   // `count` columns of step t from column `first` on, as (1, N, count).
   const auto part = [N](const Tensor& of, std::int64_t t, std::int64_t first, std::int64_t count) {
     const std::int64_t width = of.shape()[2];
     return TensorAccess::view(of, {1, N, count}, {N * width, width, 1}, of.offset() + t * N * width + first);
   };
-  const Tensor turned = TensorAccess::view(weight, {1, H, 4 * H}, {0, 1, H}, weight.offset());
-  const Tensor recurrent = Tensor::empty({1, N, 4 * H}, {gates.dtype(), gates.device()});
-  const Tensor product = Tensor::empty({1, N, H}, {gates.dtype(), gates.device()});
+  const TensorOptions alike{gates.dtype(), gates.device()};
+  const auto before = [&](const Tensor& given) {
+    if (given.defined()) return as_matrix(given, N, H);
+    const Tensor zeros = Tensor::empty({1, N, H}, alike);
+    fill(zeros, 0);
+    return zeros;
+  };
+  Tensor bias = layer.input_bias.defined() ? layer.input_bias : layer.hidden_bias;
+  if (layer.input_bias.defined() && layer.hidden_bias.defined()) {
+    bias = Tensor::empty(bias.shape(), alike);
+    map(MapOp::add, bias, std::array{layer.input_bias, layer.hidden_bias}, {});
+  }
+  if (bias.defined())
+    map(MapOp::add, gates, std::array{gates, TensorAccess::view(bias, gates.shape(), {0, 0, 1}, bias.offset())}, {});
+  const Tensor recurrent = Tensor::empty({1, N, 4 * H}, alike), product = Tensor::empty({1, N, H}, alike);
+  Tensor h = before(layer.h), c = before(layer.c);
   for (std::int64_t t = 0; t < T; ++t) {
     const Tensor all = part(gates, t, 0, 4 * H), i = part(gates, t, 0, H), f = part(gates, t, H, H);
     const Tensor g = part(gates, t, 2 * H, H), o = part(gates, t, 3 * H, H), sigmoids = part(gates, t, 0, 2 * H);
-    const Tensor cell = part(cells, t + 1, 0, H);
-    matmul(recurrent, part(hidden, t, 0, H), turned);
+    const Tensor cell = part(layer.cells, t, 0, H);
+    matmul(recurrent, h, transposed_matrix(layer.weight));
     map(MapOp::add, all, std::array{all, recurrent}, {});
     map(MapOp::sigmoid, sigmoids, std::array{sigmoids}, {});
     map(MapOp::tanh, g, std::array{g}, {});
     map(MapOp::sigmoid, o, std::array{o}, {});
     map(MapOp::mul, product, std::array{i, g}, {});
-    map(MapOp::mul, cell, std::array{f, part(cells, t, 0, H)}, {});
+    map(MapOp::mul, cell, std::array{f, c}, {});
     map(MapOp::add, cell, std::array{cell, product}, {});
     map(MapOp::tanh, product, std::array{cell}, {});
-    map(MapOp::mul, part(hidden, t + 1, 0, H), std::array{o, product}, {});
+    h = part(layer.hidden, t, 0, H), c = cell;
+    map(MapOp::mul, h, std::array{o, product}, {});
   }
 }
 

@@ -57,6 +57,19 @@ struct AttentionInputs {
   std::int64_t window = 0;
 };
 
+/// A layer of TensorBackend::lstm: T steps of N samples with H units; contiguous, T, N, H > 0, f32 or f64. Weights and biases
+/// may be of 16 bits, all of one dtype, where the rest is f32.
+struct LstmSteps {
+  /// (T, N, 4H), each row four parts of H. In, of the first layer: its input times weight_ih; of the others: anything. Out:
+  /// sigmoid(i), sigmoid(f), tanh(g), sigmoid(o).
+  Tensor gates;
+  Tensor weight;                       ///< weight_hh (4H, H)
+  Tensor input_weight{};               ///< weight_ih (4H, H of the layer before), of all layers but the first
+  Tensor input_bias{}, hidden_bias{};  ///< (4H); may be undefined
+  Tensor h{}, c{};                     ///< (N, H), before the first step; undefined: zeros
+  Tensor hidden, cells;                ///< (T, N, H), out: h and c after each step
+};
+
 /// A codebook: rows (V, D), floating point; where usage (V) is defined, entry i is rows[i]/usage[i]. Contiguous.
 struct EmbeddingTable {
   Tensor rows;
@@ -165,12 +178,10 @@ class TensorBackend {
   // ---- linear algebra ---------------------------------------------------------------------------------------------
   /// out (B, M, N) = a (B, M, K) * b (B, K, N); out contiguous; a and b of any strides (0 in B broadcasts).
   virtual void matmul(const Tensor& out, const Tensor& a, const Tensor& b) = 0;
-  /// The recurrent part of one LSTM layer over T steps; f32 or f64, contiguous, T, N, H > 0. On input gates (T, N, 4H) holds
-  /// the contribution of the layer's input with the biases; on output sigmoid(i), sigmoid(f), tanh(g), sigmoid(o), each (H).
-  /// weight (4H, H). In hidden and cells (T+1, N, H) row 0 is given, and row t + 1 is the state after step t:
-  ///   (i, f, g, o) = gates[t] + weight hidden[t],  cells[t+1] = f*cells[t] + i*g,  hidden[t+1] = o*tanh(cells[t+1]).
+  /// LSTM layers one after another; a step of a layer is, with the biases added to gates[t] first,
+  ///   (i, f, g, o) = gates[t] + weight h,  c = f*c + i*g,  h = o*tanh(c),  hidden[t] = h,  cells[t] = c.
   /// The default uses matmul() and map(), step by step.
-  virtual void lstm(const Tensor& gates, const Tensor& weight, const Tensor& hidden, const Tensor& cells);
+  virtual void lstm(std::span<const LstmSteps> layers);
 
   /// out (A, B, L, D) = the pairs of x's last dimension turned by their positions' angles, which are computed in f64; D even,
   /// f32 or f64; out contiguous, x of any strides.
@@ -219,6 +230,15 @@ class TensorBackend {
   virtual void rfft(const Tensor& out, const Tensor& in) = 0;
   /// The adjoint (not the inverse): out (R, n)[t] = sum over f = 0..n/2 of in[f,0]*cos(2 pi f t/n) - in[f,1]*sin(2 pi f t/n).
   virtual void rfft_adjoint(const Tensor& out, const Tensor& in) = 0;
+
+ protected:
+  // The parts of lstm().
+  /// The gates of layer k on input: its input_weight times the hidden rows of the layer before. Nothing for the first layer.
+  void lstm_input(std::span<const LstmSteps> layers, std::size_t k);
+  /// The layer with its weight and biases in the dtype of its gates.
+  [[nodiscard]] LstmSteps lstm_converted(LstmSteps layer);
+  /// All steps of one layer by matmul() and map(), all tensors of one dtype.
+  void lstm_steps(const LstmSteps& layer);
 };
 
 /// The largest number that TensorBackend::uniform draws: the one of `dtype` before `high`, but `low` if both are equal in

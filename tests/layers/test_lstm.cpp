@@ -50,7 +50,7 @@ TEST_CASE("LSTM: errors, after which the state is as before") {
                        "LSTM: expected a floating-point dtype, got i64", DTypeError);
   LSTM layer({.input_size = 3, .hidden_size = 2});
   LSTM::State state(2);
-  CHECK_THROWS_WITH_AS((void)layer.forward(Tensor::zeros({1, 4, 3}), state), "LSTM: expected a state of 1 layers, got 2",
+  CHECK_THROWS_WITH_AS((void)layer.forward(Tensor::zeros({1, 4, 3}), state), "lstm: expected a state of 1 layers, got 2",
                        ShapeError);
   state.clear();
   CHECK_THROWS_AS((void)layer.forward(Tensor::zeros({1, 4, 5}), state), ShapeError);

@@ -88,6 +88,86 @@ TEST_CASE("lstm: a stream has the bits of the whole") {
   }
 }
 
+namespace {
+
+std::vector<LstmWeights> stack_of(std::int64_t C, const std::vector<std::int64_t>& units, DType dtype = DType::f64) {
+  std::vector<LstmWeights> layers;
+  for (const std::int64_t H : units) {
+    layers.push_back(weights_of(C, H, dtype));
+    C = H;
+  }
+  return layers;
+}
+
+}  // namespace
+
+TEST_CASE("lstm_stack is its layers one after another, in bits on the CPU") {
+  for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16})
+    for (const std::vector<std::int64_t>& units : {std::vector<std::int64_t>{9}, {9, 9}, {9, 9, 9}, {9, 5, 5, 12}}) {
+      const Tensor x = random_f64({2, 11, 7}).to(dtype);
+      const std::vector<LstmWeights> layers = stack_of(7, units, dtype);
+      std::vector<LstmState> states;
+      const DType state_dtype = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
+      for (const std::int64_t H : units)
+        states.push_back({random_f64({2, H}, 6).to(state_dtype), random_f64({2, H}, 7).to(state_dtype)});
+      const LstmStackResult stack = lstm_stack(x, layers, states);
+      Tensor y = dtype == DType::f64 ? x : x.to(DType::f32);
+      const bool is_exact = default_device().is_cpu();
+      for (std::size_t k = 0; k < layers.size(); ++k) {
+        const auto wide = [&](const Tensor& tensor) { return tensor.to(y.dtype()); };
+        const LstmResult one =
+            lstm(y, {wide(layers[k].input), wide(layers[k].hidden), wide(layers[k].input_bias), wide(layers[k].hidden_bias)},
+                 states[k]);
+        CHECK(max_difference(stack.states[k].hidden, one.state.hidden) <= (is_exact ? 0 : kFloatSum));
+        CHECK(max_difference(stack.states[k].cell, one.state.cell) <= (is_exact ? 0 : kFloatSum));
+        y = one.y;
+      }
+      if (is_exact) CHECK(max_difference(stack.y, y.to(dtype)) == 0);
+    }
+}
+
+TEST_CASE("lstm_stack: gradients of every input of two layers, through the output and every state") {
+  for (const std::vector<std::int64_t>& units : {std::vector<std::int64_t>{3, 3}, {3, 2}}) {
+    const std::int64_t H = units[0], J = units[1];
+    const auto function = [](const std::vector<Tensor>& in) {
+      const std::vector<LstmWeights> layers{{in[1], in[2], in[3], in[4]}, {in[5], in[6], in[7], in[8]}};
+      const std::vector<LstmState> states{{in[9], in[10]}, {in[11], in[12]}};
+      const LstmStackResult result = lstm_stack(in[0], layers, states);
+      Tensor all = sum(square(result.y));
+      for (const LstmState& state : result.states) all = all + sum(state.hidden * state.cell);
+      return all;
+    };
+    CHECK(gradcheck(function, {leaf_f64({2, 4, 2}), leaf_f64({4 * H, 2}, 2), leaf_f64({4 * H, H}, 3), leaf_f64({4 * H}, 4),
+                               leaf_f64({4 * H}, 5), leaf_f64({4 * J, H}, 6), leaf_f64({4 * J, J}, 7), leaf_f64({4 * J}, 8),
+                               leaf_f64({4 * J}, 9), leaf_f64({2, H}, 10), leaf_f64({2, H}, 11), leaf_f64({2, J}, 12),
+                               leaf_f64({2, J}, 13)}) == "");
+    CHECK(gradcheck(function, {random_f64({2, 4, 2}), random_f64({4 * H, 2}, 2), leaf_f64({4 * H, H}, 3), Tensor(), Tensor(),
+                               random_f64({4 * J, H}, 6), random_f64({4 * J, J}, 7), leaf_f64({4 * J}, 8), Tensor(), Tensor(),
+                               Tensor(), Tensor(), Tensor()}) == "");
+  }
+}
+
+TEST_CASE("lstm_stack: a state that is written in place before the backward pass is an error") {
+  const std::vector<LstmWeights> layers{{leaf_f64({12, 2}, 2), leaf_f64({12, 3}, 3)},
+                                        {leaf_f64({12, 3}, 4), leaf_f64({12, 3}, 5)}};
+  std::vector<LstmState> states{{random_f64({1, 3}, 6), random_f64({1, 3}, 7)}, {}};
+  const LstmStackResult result = lstm_stack(random_f64({1, 4, 2}), layers, states);
+  const Tensor loss = sum(result.y);
+  states[0].cell.fill_(1);
+  CHECK_THROWS_AS(loss.backward(), AutogradError);
+}
+
+TEST_CASE("lstm_stack: no layer, another number of states, sizes that do not fit") {
+  const Tensor x = random_f64({1, 4, 3});
+  const std::vector<LstmWeights> layers = stack_of(3, {2, 5});
+  CHECK(error_of<ShapeError>([&] { return lstm_stack(x, {}).y; }) == "lstm: expected at least one layer, got none");
+  CHECK(error_of<ShapeError>([&] { return lstm_stack(x, layers, std::vector<LstmState>(1)).y; }) ==
+        "lstm: expected a state of 2 layers, got 1");
+  CHECK(error_of<ShapeError>([&] {
+          return lstm_stack(x, std::vector<LstmWeights>{layers[0], weights_of(3, 5)}).y;
+        }) == "lstm: expected weight_ih (20, 2), got (20, 3)");
+}
+
 TEST_CASE("lstm: dtypes, autocast and inputs of nothing") {
   const LstmWeights weights = weights_of(6, 8);
   const Tensor x = random_f64({2, 9, 6});

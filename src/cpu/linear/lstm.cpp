@@ -3,6 +3,10 @@
 
 #include "cpu/linear/lstm.hpp"
 
+#include <algorithm>
+#include <functional>
+#include <vector>
+
 #include "cpu/elementwise/elementwise_loop.hpp"
 #include "cpu/linear/lstm_kernels.hpp"
 #include "cpu/threads.hpp"
@@ -11,27 +15,31 @@ namespace polyphase::cpu {
 namespace {
 
 template <class T>
-void run(const Tensor& gates, const Tensor& weight, const Tensor& hidden, const Tensor& cells) {
+void run(const LstmSteps& layer) {
   const LstmKernels<T>& kernels = lstm_kernels<T>();
-  const std::int64_t steps = gates.shape()[0], N = gates.shape()[1], H = weight.shape()[1], G = 4 * H;
-  const T* const w = weight.data<T>();
+  const std::int64_t steps = layer.gates.shape()[0], N = layer.gates.shape()[1], H = layer.weight.shape()[1], G = 4 * H;
+  const T* const w = layer.weight.data<T>();
+  std::vector<T> biases(static_cast<std::size_t>(G));
+  for (const Tensor& bias : {layer.input_bias, layer.hidden_bias})
+    if (bias.defined()) std::transform(biases.begin(), biases.end(), bias.data<T>(), biases.begin(), std::plus<T>());
+  const std::vector<T> zeros(static_cast<std::size_t>(N * H));
+  const T* h = layer.h.defined() ? layer.h.data<T>() : zeros.data();
+  const T* c = layer.c.defined() ? layer.c.data<T>() : zeros.data();
   for (std::int64_t t = 0; t < steps; ++t) {
-    T* const gate = gates.data<T>() + t * N * G;
-    const T* const h = hidden.data<T>() + t * N * H;
-    const T* const c = cells.data<T>() + t * N * H;
+    T* const gate = layer.gates.data<T>() + t * N * G;
+    T *const new_h = layer.hidden.data<T>() + t * N * H, *const new_c = layer.cells.data<T>() + t * N * H;
+    for (std::int64_t n = 0; n < N; ++n)
+      std::transform(biases.begin(), biases.end(), gate + n * G, gate + n * G, std::plus<T>());
     parallel_for(G, kElementGrain / (N * H) + 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t n = 0; n < N; ++n) kernels.add_products(gate + n * G + begin, w + begin * H, end - begin, h + n * H, H);
     });
-    for (std::int64_t n = 0; n < N; ++n)
-      kernels.cell(gate + n * G, c + n * H, hidden.data<T>() + ((t + 1) * N + n) * H, cells.data<T>() + ((t + 1) * N + n) * H,
-                   H);
+    for (std::int64_t n = 0; n < N; ++n) kernels.cell(gate + n * G, c + n * H, new_h + n * H, new_c + n * H, H);
+    h = new_h, c = new_c;
   }
 }
 
 }  // namespace
 
-void lstm(const Tensor& gates, const Tensor& weight, const Tensor& hidden, const Tensor& cells) {
-  gates.dtype() == DType::f64 ? run<double>(gates, weight, hidden, cells) : run<float>(gates, weight, hidden, cells);
-}
+void lstm(const LstmSteps& layer) { layer.gates.dtype() == DType::f64 ? run<double>(layer) : run<float>(layer); }
 
 }  // namespace polyphase::cpu

@@ -53,7 +53,6 @@ __global__ void __launch_bounds__(kThreads) embed_kernel(const __grid_constant__
       for_tables([&](int j, int q) { code[j] = codes[q * launch.strides[1]]; });
       for_tables([&](int j, int q) {
         const bool fits = code[j] >= 0 && code[j] < launch.sizes[q];
-        if (!fits && d == 0) note_bad_index(launch.bad, code[j], launch.sizes[q]);
         value[j] = fits ? convert<A>(launch.rows[q][code[j] * launch.by_D.size + d]) : A(0);
         usage[j] = launch.usage[q] != nullptr && fits ? convert<A>(launch.usage[q][code[j]]) : A(1);
       });
@@ -62,6 +61,11 @@ __global__ void __launch_bounds__(kThreads) embed_kernel(const __grid_constant__
           value[j] = convert<A>(convert<T>(value[j] / (usage[j] < launch.least_usage ? launch.least_usage : usage[j])));
         sum = q == 0 && !launch.adds ? value[j] : convert<A>(convert<T>(sum + value[j]));
       });
+      // After all loads, which could not pass it.
+      if (d == 0)
+        for_tables([&](int j, int q) {
+          if (code[j] < 0 || code[j] >= launch.sizes[q]) note_bad_index(launch.bad, code[j], launch.sizes[q]);
+        });
     }
     launch.out[flat] = convert<T>(sum);
   }

@@ -2,12 +2,13 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <vector>
 
 #include "autograd/no_grad.hpp"
 #include "cuda/cuda.hpp"
-#include "ops/lstm.hpp"
 #include "support/device.hpp"
 #include "support/skip.hpp"
 #include "tensor/error.hpp"
@@ -17,39 +18,82 @@ using namespace polyphase::testing;
 
 namespace {
 
-struct Layer {
-  Tensor gates, weight, hidden, cells;  // on the CPU
+using Stack = std::vector<LstmSteps>;
 
-  Layer(std::int64_t T, std::int64_t N, std::int64_t H, DType dtype = DType::f32) {
-    const double bound = 1 / std::sqrt(static_cast<double>(H));
-    gates = Tensor::randn({T, N, 4 * H}).to(dtype);
-    weight = Tensor::uniform({4 * H, H}, -bound, bound).to(dtype);
-    hidden = Tensor::zeros({T + 1, N, H}, {.dtype = dtype}), cells = Tensor::zeros({T + 1, N, H}, {.dtype = dtype});
-    hidden.select(0, 0).copy_(Tensor::uniform({N, H}, -1, 1).to(dtype));
-    cells.select(0, 0).copy_(Tensor::randn({N, H}).to(dtype));
-  }
-  [[nodiscard]] Layer on(Device device) const {
-    Layer moved = *this;
-    for (Tensor* tensor : {&moved.gates, &moved.weight, &moved.hidden, &moved.cells}) *tensor = tensor->clone().to(device);
-    return moved;
-  }
-  [[nodiscard]] Layer run() const {
-    backend_of(gates.device()).lstm(gates, weight, hidden, cells);
-    return *this;
-  }
-  [[nodiscard]] std::vector<double> results() const {
-    std::vector<double> all;
-    for (const Tensor& tensor : {gates, hidden, cells})
+/// A layer on the CPU. The gates of a layer after the first hold NaN on input.
+LstmSteps layer_of(std::int64_t T, std::int64_t N, std::int64_t H, std::int64_t below = 0, DType dtype = DType::f32) {
+  const double bound = 1 / std::sqrt(static_cast<double>(H));
+  const TensorOptions options{.dtype = dtype};
+  const auto uniform = [&](const Shape& shape) { return Tensor::uniform(shape, -bound, bound).to(dtype); };
+  LstmSteps layer{.gates = Tensor::randn({T, N, 4 * H}).to(dtype),
+                  .weight = uniform({4 * H, H}),
+                  .input_bias = uniform({4 * H}),
+                  .hidden_bias = uniform({4 * H}),
+                  .h = Tensor::uniform({N, H}, -1, 1).to(dtype),
+                  .c = Tensor::randn({N, H}).to(dtype),
+                  .hidden = Tensor::zeros({T, N, H}, options),
+                  .cells = Tensor::zeros({T, N, H}, options)};
+  if (below > 0) layer.input_weight = uniform({4 * H, below}), layer.gates.fill_(NAN);
+  return layer;
+}
+
+Stack pair_of(std::int64_t T, std::int64_t N, std::int64_t H) { return {layer_of(T, N, H), layer_of(T, N, H, H)}; }
+
+Stack changed(const Stack& stack, const std::function<Tensor(const Tensor&)>& change) {
+  Stack result = stack;
+  for (LstmSteps& layer : result)
+    for (Tensor* tensor : {&layer.gates, &layer.weight, &layer.input_weight, &layer.input_bias, &layer.hidden_bias, &layer.h,
+                           &layer.c, &layer.hidden, &layer.cells})
+      if (tensor->defined()) *tensor = change(*tensor);
+  return result;
+}
+Stack on(Device device, const Stack& stack) {
+  return changed(stack, [&](const Tensor& tensor) { return tensor.clone().to(device); });
+}
+Stack in(DType dtype, const Stack& stack) {
+  return changed(stack, [&](const Tensor& tensor) { return tensor.clone().to(dtype); });
+}
+const Stack& run(const Stack& stack) {
+  backend_of(stack[0].gates.device()).lstm(stack);
+  return stack;
+}
+std::vector<double> results(const Stack& stack) {
+  std::vector<double> all;
+  for (const LstmSteps& layer : stack)
+    for (const Tensor& tensor : {layer.gates, layer.hidden, layer.cells})
       for (const double value : tensor.cpu().to(DType::f64).to_vector<double>()) all.push_back(value);
-    return all;
-  }
-};
+  return all;
+}
 
 double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
   REQUIRE(a.size() == b.size());
   double largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::isnan(a[i]) ? INFINITY : std::abs(a[i] - b[i]));
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double difference = std::abs(a[i] - b[i]);
+    largest = std::max(largest, std::isnan(difference) ? INFINITY : difference);
+  }
   return largest;
+}
+
+/// The steps from `begin` on, and the state that they leave for the next ones.
+Stack piece_of(const Stack& stack, const Stack& states, std::int64_t begin, std::int64_t steps) {
+  Stack piece = stack;
+  for (std::size_t k = 0; k < stack.size(); ++k) {
+    for (Tensor* tensor : {&piece[k].gates, &piece[k].hidden, &piece[k].cells}) *tensor = tensor->narrow(0, begin, steps);
+    if (begin == 0) continue;
+    piece[k].h = states[k].hidden.select(0, states[k].hidden.size(0) - 1);
+    piece[k].c = states[k].cells.select(0, states[k].cells.size(0) - 1);
+  }
+  return piece;
+}
+
+Stack sample_of(const Stack& stack, std::int64_t n) {
+  Stack one = on(stack[0].gates.device(), stack);
+  for (LstmSteps& layer : one) {
+    for (Tensor* tensor : {&layer.gates, &layer.hidden, &layer.cells}) *tensor = tensor->narrow(1, n, 1).contiguous();
+    for (Tensor* tensor : {&layer.h, &layer.c}) *tensor = tensor->narrow(0, n, 1).contiguous();
+  }
+  return one;
 }
 
 }  // namespace
@@ -57,73 +101,95 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
 TEST_CASE("all sizes agree with the CPU in f64") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   manual_seed(1);
-  for (const std::int64_t H : {1, 2, 7, 64, 133, 300, 512, 513, 1024, 1100})
-    for (const std::int64_t N : {1, 3, 33})
-      for (const std::int64_t T : {1, 2, 9}) {
-        CAPTURE(H);
-        CAPTURE(N);
-        CAPTURE(T);
-        const Layer layer(T, N, H);
-        Layer exact = layer;
-        for (Tensor* tensor : {&exact.gates, &exact.weight, &exact.hidden, &exact.cells}) *tensor = tensor->to(DType::f64);
-        CHECK(largest_difference(layer.on(Device::cuda()).run().results(), exact.run().results()) < 4e-6);
-      }
+  for (const std::int64_t H : {1, 2, 7, 64, 133, 257, 300, 511, 512, 513, 1024, 1100})
+    for (const std::int64_t N : {1, 3, 8, 9, 33})
+      for (const std::int64_t T : {1, 2, 9})
+        for (const std::size_t layers : {1, 2}) {
+          CAPTURE(H);
+          CAPTURE(N);
+          CAPTURE(T);
+          CAPTURE(layers);
+          Stack stack = pair_of(T, N, H);
+          stack.resize(layers);
+          CHECK(largest_difference(results(run(on(Device::cuda(), stack))), results(run(in(DType::f64, stack)))) < 6e-6);
+        }
+}
+
+TEST_CASE("weights of 16 bits, layers of two sizes, no state and no biases") {
+  if (!has_gpu()) SKIP_TEST("no CUDA device");
+  manual_seed(4);
+  for (const DType dtype : {DType::f16, DType::bf16})
+    for (const std::int64_t H : {5, 200, 512, 700}) {
+      CAPTURE(H);
+      Stack stack{layer_of(6, 2, H), layer_of(6, 2, H, H), layer_of(6, 2, 33, H)};
+      for (LstmSteps& layer : stack)
+        for (Tensor* tensor : {&layer.weight, &layer.input_weight, &layer.input_bias, &layer.hidden_bias})
+          if (tensor->defined()) *tensor = tensor->to(dtype);
+      stack[1].input_bias = stack[2].hidden_bias = {};
+      stack[0].h = stack[1].c = stack[2].h = stack[2].c = {};
+      const std::vector<double> exact = results(run(in(DType::f64, stack)));
+      CHECK(largest_difference(results(run(on(Device::cuda(), stack))), exact) < 6e-6);
+      CHECK(largest_difference(results(run(on(Device::cpu(), stack))), exact) < 6e-6);
+    }
 }
 
 TEST_CASE("f64 takes the way of single steps") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
-  CHECK_FALSE(cuda::lstm_fits(DType::f64, 64, 0));
-  CHECK_FALSE(cuda::lstm_fits(DType::f32, 1 << 20, 0));
-  const Layer layer(5, 2, 64, DType::f64);
-  CHECK(largest_difference(layer.on(Device::cuda()).run().results(), layer.on(Device::cpu()).run().results()) < 1e-13);
+  const Stack stack = in(DType::f64, pair_of(5, 2, 64));
+  CHECK_FALSE(cuda::lstm_fits(stack[0], 0));
+  CHECK_FALSE(cuda::lstm_fits(layer_of(1, 1, 2000), 0));
+  CHECK_FALSE(cuda::lstm_pair_fits(layer_of(1, 1, 600), layer_of(1, 1, 600, 600), 0));
+  CHECK_FALSE(cuda::lstm_pair_fits(layer_of(1, 1, 60), layer_of(1, 1, 61, 60), 0));
+  CHECK(largest_difference(results(run(on(Device::cuda(), stack))), results(run(on(Device::cpu(), stack)))) < 1e-13);
 }
 
 TEST_CASE("the bits do not depend on the steps of a call, on the batch or on the run") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   manual_seed(2);
-  constexpr std::int64_t kSteps = 60, kBatch = 5, kUnits = 200;
-  const Layer layer = Layer(kSteps, kBatch, kUnits).on(Device::cuda());
-  const std::vector<double> whole = layer.on(Device::cuda()).run().results();
-  for (int run = 0; run < 20; ++run) CHECK(layer.on(Device::cuda()).run().results() == whole);
+  constexpr std::int64_t kSteps = 60, kBatch = 19, kUnits = 200;
+  for (const std::size_t layers : {1, 2}) {
+    CAPTURE(layers);
+    Stack stack = on(Device::cuda(), pair_of(kSteps, kBatch, kUnits));
+    stack.resize(layers);
+    const std::vector<double> whole = results(run(on(Device::cuda(), stack)));
+    for (int repeat = 0; repeat < 20; ++repeat) CHECK(results(run(on(Device::cuda(), stack))) == whole);
 
-  const Layer pieces = layer.on(Device::cuda());
-  std::int64_t begin = 0;
-  for (const std::int64_t steps : {1, 2, 1, 30, 26}) {
-    backend_of(Device::cuda())
-        .lstm(pieces.gates.narrow(0, begin, steps), pieces.weight, pieces.hidden.narrow(0, begin, steps + 1),
-              pieces.cells.narrow(0, begin, steps + 1));
-    begin += steps;
-  }
-  REQUIRE(begin == kSteps);
-  CHECK(pieces.results() == whole);
+    const Stack pieces = on(Device::cuda(), stack);
+    Stack states;
+    std::int64_t begin = 0;
+    for (const std::int64_t steps : {1, 2, 1, 30, 26}) {
+      states = run(piece_of(pieces, states, begin, steps));
+      begin += steps;
+    }
+    REQUIRE(begin == kSteps);
+    CHECK(results(pieces) == whole);
 
-  const Layer all = layer.on(Device::cuda()).run();
-  for (std::int64_t n = 0; n < kBatch; ++n) {
-    Layer one = layer;
-    for (Tensor* tensor : {&one.gates, &one.hidden, &one.cells}) *tensor = tensor->narrow(1, n, 1).contiguous().clone();
-    CHECK(one.run().hidden.to_vector<float>() == all.hidden.narrow(1, n, 1).contiguous().to_vector<float>());
+    const Stack all = run(on(Device::cuda(), stack));
+    for (std::int64_t n = 0; n < kBatch; ++n)
+      CHECK(run(sample_of(stack, n)).back().hidden.to_vector<float>() ==
+            all.back().hidden.narrow(1, n, 1).contiguous().to_vector<float>());
   }
 }
 
 TEST_CASE("a graph of it can be replayed, and NaN stays in its sample") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   manual_seed(3);
-  const Layer layer = Layer(40, 3, 512).on(Device::cuda());
-  const std::vector<double> expected = layer.on(Device::cuda()).run().results();
-  Layer recorded = layer.on(Device::cuda());
-  const Tensor gates = recorded.gates.clone();
+  const Stack stack = on(Device::cuda(), pair_of(40, 3, 512));
+  const std::vector<double> expected = results(run(on(Device::cuda(), stack)));
+  Stack recorded = on(Device::cuda(), stack);
+  Tensor gates = recorded[0].gates.clone();
   cuda::Graph graph = cuda::capture([&] {
-    recorded.gates.copy_(gates);
-    (void)recorded.run();
+    recorded[0].gates.copy_(gates);
+    run(recorded);
   });
   for (int replay = 0; replay < 3; ++replay) {
     graph.replay();
-    CHECK(recorded.results() == expected);
+    CHECK(results(recorded) == expected);
   }
   gates.narrow(1, 1, 1).fill_(NAN);
   graph.replay();
-  const std::vector<float> bad = recorded.hidden.narrow(0, 1, 40).narrow(1, 1, 1).contiguous().to_vector<float>();
+  const std::vector<float> bad = recorded[1].hidden.narrow(1, 1, 1).contiguous().to_vector<float>();
   CHECK(std::all_of(bad.begin(), bad.end(), [](float value) { return std::isnan(value); }));
-  CHECK(recorded.hidden.narrow(1, 0, 1).contiguous().to_vector<float>() ==
-        layer.on(Device::cuda()).run().hidden.narrow(1, 0, 1).contiguous().to_vector<float>());
+  CHECK(recorded[1].hidden.narrow(1, 0, 1).contiguous().to_vector<float>() ==
+        run(on(Device::cuda(), stack))[1].hidden.narrow(1, 0, 1).contiguous().to_vector<float>());
 }
