@@ -48,8 +48,9 @@ struct Rotation {
   bool reversed = false;     ///< turns back, which is the adjoint
 };
 
-/// The arguments of TensorBackend::attention: q (N, H, Lq, D), k (N, H, Lk, D), v (N, H, Lk, E), all of f32 or f64, not empty,
-/// of any strides. Query i has position i + Lk - Lq; with `causal` it sees the keys up to it, with a `window` > 0 only so many.
+/// The arguments of TensorBackend::attention: q (N, H, Lq, D), k (N, H, Lk, D), v (N, H, Lk, E), all of one floating-point
+/// dtype, not empty, of any strides. Query i has position i + Lk - Lq; with `causal` it sees the keys up to it, with a `window`
+/// > 0 only so many.
 struct AttentionInputs {
   Tensor q, k, v;
   double scale = 1;
@@ -63,8 +64,8 @@ struct EmbeddingTable {
   Tensor usage{};
 };
 
-/// The arguments of TensorBackend::normalize_rows: x (R, C), weight and bias (C) or undefined, f32 or f64, contiguous, not
-/// empty.
+/// The arguments of TensorBackend::normalize_rows: x (R, C), weight and bias (C) or undefined, of one floating-point dtype,
+/// contiguous, not empty. f16 and bf16 are computed in f32 and rounded once.
 struct RowNorm {
   Tensor x, weight{}, bias{};
   double epsilon = 0;
@@ -74,7 +75,7 @@ struct RowNorm {
 struct NormalizedRows {
   Tensor y;         ///< (R, C)
   Tensor normal{};  ///< (R, C); may be undefined
-  Tensor scale{};   ///< (R, 1); may be undefined
+  Tensor scale{};   ///< (R, 1); may be undefined. No `normal` and no `scale` for f16 and bf16
 };
 
 /// A device's implementation of an Event (tensor/event.hpp); its functions are only called after record().
@@ -173,7 +174,7 @@ class TensorBackend {
   virtual void lstm(const Tensor& gates, const Tensor& weight, const Tensor& hidden, const Tensor& cells);
 
   /// out (A, B, L, D) = the pairs of x's last dimension turned by their positions' angles, which are computed in f64; D even,
-  /// f32 or f64; out contiguous, x of any strides.
+  /// of any floating-point dtype; f16 and bf16 are computed in f32 and rounded once. out contiguous, x of any strides.
   virtual void rope(const Tensor& out, const Tensor& x, const Rotation& rotation) = 0;
   /// out (N, H, Lq, E), of any strides but 1 in its last dimension = softmax(scale q k^T) v over the keys that each query sees.
   /// Returns false, with `out` untouched, where matmul() and map() do it better: the default always does.
