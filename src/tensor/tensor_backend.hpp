@@ -58,6 +58,32 @@ struct AttentionInputs {
   std::int64_t window = 0;
 };
 
+/// The arguments of TensorBackend::rotary_attention: causal attention of the next n positions of a sequence. f32, f16 or bf16;
+/// `projected` is contiguous and not empty.
+struct RotaryAttention {
+  Tensor projected;                       ///< (N, n, (heads + 2*key_heads)*D): each position's queries, keys and values
+  std::int64_t heads = 1, key_heads = 1;  ///< heads/key_heads query heads in a row share a key head
+  std::int64_t window = 0;                ///< keys that a query sees, its own included; 0: all before it
+  double scale = 1;
+  bool rotates = true;  ///< queries and keys are turned as by rope() with `rotation`, which has neither tensors nor an offset
+  Rotation rotation{};
+  bool sees_only_newest = false;  ///< all queries see the newest `window` keys, up to their own
+  /// The past, contiguous: position p has row p % R of keys and values (N, key_heads, R, D), R >= window + n - 1, and
+  /// `position` (2) i64 is the number of the first of the n positions, and 0. Undefined: the first position has the number 0.
+  Tensor keys{}, values{}, position{};
+};
+
+/// The arguments of TensorBackend::linear: residual + scale*gelu(norm(x) weight^T + bias). All contiguous, of one dtype, not
+/// empty; without residual and scale the sum and the product are left out.
+struct LinearInputs {
+  Tensor x, weight, bias{};           ///< (M, K), (N, K), and (N) or undefined
+  bool normalizes = false;            ///< norm() is layer norm of the rows of x, rounded to the dtype; else x itself
+  Tensor norm_weight{}, norm_bias{};  ///< (K); may be undefined
+  double norm_epsilon = 0;            ///< of layer norm
+  bool has_gelu = false;
+  Tensor scale{}, residual{};  ///< (N) and (M, N); may be undefined
+};
+
 /// A codebook: rows (V, D), floating point; where usage (V) is defined, entry i is rows[i]/usage[i]. Contiguous.
 struct EmbeddingTable {
   Tensor rows;
@@ -166,6 +192,9 @@ class TensorBackend {
   // ---- linear algebra ---------------------------------------------------------------------------------------------
   /// out (B, M, N) = a (B, M, K) * b (B, K, N); out contiguous; a and b of any strides (0 in B broadcasts).
   virtual void matmul(const Tensor& out, const Tensor& a, const Tensor& b) = 0;
+  /// out (M, N), contiguous = a product of few rows with what comes before and after it, in one kernel; sums in f32, rounded
+  /// once. Returns false, with `out` untouched, where there is no such kernel: the default always does.
+  [[nodiscard]] virtual bool linear(const Tensor& out, const LinearInputs& in);
   /// The recurrent part of one LSTM layer over T steps; f32 or f64, contiguous, T, N, H > 0. On input gates (T, N, 4H) holds
   /// the contribution of the layer's input with the biases; on output sigmoid(i), sigmoid(f), tanh(g), sigmoid(o), each (H).
   /// weight (4H, H). In hidden and cells (T+1, N, H) row 0 is given, and row t + 1 is the state after step t:
@@ -179,6 +208,12 @@ class TensorBackend {
   /// out (N, H, Lq, E), of any strides but 1 in its last dimension = softmax(scale q k^T) v over the keys that each query sees.
   /// Returns false, with `out` untouched, where matmul() and map() do it better: the default always does.
   [[nodiscard]] virtual bool attention(const Tensor& out, const AttentionInputs& in);
+  /// The most positions n that rotary_attention() takes for heads of D numbers; 0, the default, if the device has no such
+  /// kernel.
+  [[nodiscard]] virtual std::int64_t rotary_attention_positions(DType dtype, std::int64_t head_size) const;
+  /// out (N, n, heads*D), contiguous = the attention of n positions, at most rotary_attention_positions(); keys and values are
+  /// then extended by these positions, and `position` is counted on by n. Rotated queries and keys are rounded to the dtype.
+  virtual void rotary_attention(const Tensor& out, const RotaryAttention& in);
 
   // ---- along the last dimension -------------------------------------------------------------------------------------
   /// Throws ShapeError if a position of index (J), i64 contiguous, is outside [0, length): immediately, or on a device with
