@@ -14,7 +14,7 @@
 namespace polyphase {
 namespace {
 
-constexpr std::int64_t kRowsMost = 1 << 14;  // of a ring, whose memory is allocated by the first push
+constexpr std::int64_t kRowsMost = 1 << 12;  // of a ring, whose memory is allocated by the first push
 
 class CausalAttentionStream : public ModuleStream {
  public:
