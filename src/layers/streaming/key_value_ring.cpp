@@ -61,8 +61,11 @@ KeyValueRing::Rows KeyValueRing::rows(const RowsOptions& options) {
   const Tensor none = Tensor::empty({options.samples, options.heads, 0, options.head_size}, options.like);
   if (kept > 0) {
     keys_.require_like(none), values_.require_like(none);
-    require<DTypeError>(is_like(keys_.followed_by(none)), "KeyValueRing: expected keys and values of the dtype before, ",
-                        keys_.followed_by(none).dtype(), ", got ", options.like.dtype);
+    const Tensor held = keys_.followed_by(none);
+    require<DTypeError>(held.dtype() == options.like.dtype, "KeyValueRing: expected keys and values of the dtype before, ",
+                        held.dtype(), ", got ", options.like.dtype);
+    require<DeviceError>(held.device() == options.like.device, "KeyValueRing: expected the device of the keys before, ",
+                         held.device(), ", got ", options.like.device);
   }
   Rows fresh{Tensor::zeros(shape, options.like), Tensor::zeros(shape, options.like),
              Tensor::zeros({2}, {DType::i64, options.like.device})};

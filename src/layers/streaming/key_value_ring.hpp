@@ -55,8 +55,8 @@ class KeyValueRing {
     TensorOptions like{};        ///< dtype and device
   };
   /// The keys and values so far, moved into rows: position p is in row p % R. The caller adds positions and counts them by
-  /// count_on(); all other functions move what is kept out of the rows again. Not differentiable. Throws ShapeError or
-  /// DTypeError if what was pushed before does not fit; then nothing has changed.
+  /// count_on(); all other functions move what is kept out of the rows again. Not differentiable. Throws ShapeError,
+  /// DTypeError or DeviceError if what was pushed before does not fit; then nothing has changed.
   [[nodiscard]] Rows rows(const RowsOptions& options);
   /// Counts `count` positions that have been added to rows().
   void count_on(std::int64_t count);

@@ -166,6 +166,7 @@ TEST_CASE("ring of keys and values: rows that do not fit what was pushed leave i
   CHECK(error_of<DTypeError>([&] {
           return ring.rows({.like = {DType::f16, default_device()}}).keys;
         }) == "KeyValueRing: expected keys and values of the dtype before, f32, got f16");
+  CHECK_THROWS_AS(static_cast<void>(ring.rows({.like = {DType::f32, Device::cuda(7)}})), DeviceError);
   CHECK(ring.push(rows(2, 1), rows(2, 1)).keys.to_vector<float>() == std::vector<float>{0, 1, 2});
 }
 
