@@ -80,11 +80,11 @@ TEST_CASE("linear_fused: the norm before and GELU after the product agree with f
       DType dtype;
       double unit;
     };
-    for (const auto& [dtype, unit] :
+    for (const Bound& allowed :
          {Bound{DType::f32, 2 * kFloatSum}, {DType::f16, 8 * kHalfUnit}, {DType::bf16, 8 * kBFloat16Unit}}) {
-      CAPTURE(name_of(dtype));
-      const auto in = [type = dtype](const Tensor& tensor) { return tensor.to(type); };
-      const auto wide = [type = dtype](const Tensor& tensor) { return tensor.to(type).to(DType::f64); };
+      CAPTURE(name_of(allowed.dtype));
+      const auto in = [&](const Tensor& tensor) { return tensor.to(allowed.dtype); };
+      const auto wide = [&](const Tensor& tensor) { return in(tensor).to(DType::f64); };
       for (const bool has_gelu : {true, false}) {
         const LinearFusion fusion{.norm_epsilon = 1e-5,
                                   .norm_weight = in(norm_weight),
@@ -95,10 +95,10 @@ TEST_CASE("linear_fused: the norm before and GELU after the product agree with f
         const Tensor y = linear_fused(in(x), in(weight), in(bias), fusion);
         Tensor expected = linear(layer_norm(wide(x), wide(norm_weight), wide(norm_bias)), wide(weight), wide(bias));
         if (has_gelu) expected = gelu(expected);
-        CHECK(max_difference(y, wide(residual) + expected * wide(scale)) <= unit);
+        CHECK(max_difference(y, wide(residual) + expected * wide(scale)) <= allowed.unit);
       }
       const Tensor plain = linear_fused(in(x), in(weight), {}, {.norm_epsilon = 1e-5});
-      CHECK(max_difference(plain, linear(layer_norm(wide(x)), wide(weight))) <= unit);
+      CHECK(max_difference(plain, linear(layer_norm(wide(x)), wide(weight))) <= allowed.unit);
     }
   }
 }

@@ -76,15 +76,15 @@ TEST_CASE("rotary attention: heads of up to 128 numbers, whole vectors") {
 TEST_CASE("rotary attention without a past agrees with f64") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   for (const Case& c : kCases)
-    for (const auto& [dtype, bound] : kBounds)
+    for (const Bound& allowed : kBounds)
       for (const std::int64_t n : {1, 2, 8}) {
         CAPTURE(c.D);
         CAPTURE(n);
-        CAPTURE(name_of(dtype));
-        const Tensor projected = random_f64({c.N, n, (c.heads + 2 * c.key_heads) * c.D}).to(dtype);
-        const Tensor out = poisoned({c.N, n, c.heads * c.D}, dtype), device_out = mirrored(out);
+        CAPTURE(name_of(allowed.dtype));
+        const Tensor projected = random_f64({c.N, n, (c.heads + 2 * c.key_heads) * c.D}).to(allowed.dtype);
+        const Tensor out = poisoned({c.N, n, c.heads * c.D}, allowed.dtype), device_out = mirrored(out);
         gpu().rotary_attention(device_out, inputs_of(c, mirrored(projected)));
-        CHECK(worst_difference(expected_of(c, projected.to(DType::f64)), device_out) <= bound);
+        CHECK(worst_difference(expected_of(c, projected.to(DType::f64)), device_out) <= allowed.bound);
       }
 }
 
@@ -92,13 +92,13 @@ TEST_CASE("rotary attention with a ring agrees with f64, keeps keys and values, 
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   constexpr std::int64_t kLength = 330, kMost = 8;
   for (const Case& c : kCases)
-    for (const auto& [dtype, bound] : kBounds) {
+    for (const Bound& allowed : kBounds) {
       CAPTURE(c.D);
-      CAPTURE(name_of(dtype));
+      CAPTURE(name_of(allowed.dtype));
       const std::int64_t rows = c.window + kMost - 1;
-      const Tensor projected = random_f64({c.N, kLength, (c.heads + 2 * c.key_heads) * c.D}).to(dtype);
+      const Tensor projected = random_f64({c.N, kLength, (c.heads + 2 * c.key_heads) * c.D}).to(allowed.dtype);
       const Tensor on_gpu = projected.to(Device::cuda());
-      const auto ring = [&] { return Tensor::zeros({c.N, c.key_heads, rows, c.D}, {dtype, Device::cuda()}); };
+      const auto ring = [&] { return Tensor::zeros({c.N, c.key_heads, rows, c.D}, {allowed.dtype, Device::cuda()}); };
       RotaryAttention in = inputs_of(c, on_gpu);
       in.keys = ring(), in.values = ring(), in.position = Tensor::zeros({2}, {DType::i64, Device::cuda()});
       std::vector<Tensor> pieces;
@@ -106,11 +106,11 @@ TEST_CASE("rotary attention with a ring agrees with f64, keeps keys and values, 
       for (std::int64_t begin = 0, i = 0; begin < kLength; ++i) {
         const std::int64_t n = std::min(kSizes[i % 6], kLength - begin);
         in.projected = on_gpu.narrow(1, begin, n).contiguous();  // a launch between two calls
-        pieces.push_back(Tensor::empty({c.N, n, c.heads * c.D}, {dtype, Device::cuda()}));
+        pieces.push_back(Tensor::empty({c.N, n, c.heads * c.D}, {allowed.dtype, Device::cuda()}));
         gpu().rotary_attention(pieces.back(), in);
         begin += n;
       }
-      CHECK(worst_difference(expected_of(c, projected.to(DType::f64)), cat(pieces, 1)) <= bound);
+      CHECK(worst_difference(expected_of(c, projected.to(DType::f64)), cat(pieces, 1)) <= allowed.bound);
       CHECK(in.position.cpu().to_vector<std::int64_t>() == std::vector<std::int64_t>{kLength, 0});
       const std::int64_t last = kLength - 1;
       const Tensor value = projected.narrow(1, last, 1).narrow(2, (c.heads + c.key_heads) * c.D, c.key_heads * c.D);
