@@ -24,7 +24,7 @@ constexpr int kRowsMost = 8;
 constexpr int kHeld = 4;  // vectors of weights that a lane loads before it multiplies
 constexpr std::int64_t kVectorBytes = 16, kLineBytes = 128;
 constexpr std::int64_t kWarpBytes = kHeld * 32 * kVectorBytes;  // of a column: what a warp loads together
-constexpr std::int64_t kBlocksLeast = 128;                      // as long as each lane has a vector: about one block for an SM
+constexpr std::int64_t kBlocksLeast = 128;                      // about one for each SM, if every lane still has a vector
 constexpr std::int64_t kSharedMost = 96 * 1024;
 constexpr std::int64_t kWeightsMost = std::int64_t{1} << 24;
 
