@@ -91,6 +91,7 @@
 #include "ops/embedding.hpp"
 #include "ops/length.hpp"
 #include "ops/linear.hpp"
+#include "ops/linear_fused.hpp"
 #include "ops/lstm.hpp"
 #include "ops/norm.hpp"
 #include "ops/reduce.hpp"

@@ -23,10 +23,12 @@
 #include "cuda/length/pad.hpp"
 #include "cuda/length/upsample.hpp"
 #include "cuda/linear/attention.hpp"
+#include "cuda/linear/few_rows.hpp"
 #include "cuda/linear/fft.hpp"
 #include "cuda/linear/fixed_order.hpp"
 #include "cuda/linear/lstm.hpp"
 #include "cuda/linear/matmul.hpp"
+#include "cuda/linear/rotary_attention.hpp"
 #include "cuda/memory/allocator.hpp"
 #include "cuda/memory/staging.hpp"
 #include "cuda/optimizers/optimizers.hpp"
@@ -182,6 +184,12 @@ void CudaBackend::matmul(const Tensor& out, const Tensor& a, const Tensor& b) {
   if (LengthInvariantGuard::is_active() && is_floating_point(out.dtype())) return matmul_in_order(out, a, b, turn.stream);
   cuda::matmul(out, a, b, current_precision(), turn.stream);
 }
+bool CudaBackend::linear(const Tensor& out, const LinearInputs& in) {
+  if (LengthInvariantGuard::is_active() || !cuda::few_rows_fit(in)) return false;
+  const Turn turn(device_);
+  cuda::few_rows(out, in, turn.stream);
+  return true;
+}
 void CudaBackend::lstm(std::span<const LstmSteps> layers) {
   for (std::size_t k = 0; k < layers.size(); ++k) {
     lstm_input(layers, k);
@@ -206,6 +214,13 @@ bool CudaBackend::attention(const Tensor& out, const AttentionInputs& in) {
   const Turn turn(device_);
   cuda::attention(out, in, turn.stream);
   return true;
+}
+std::int64_t CudaBackend::rotary_attention_positions(DType dtype, std::int64_t head_size) const {
+  return LengthInvariantGuard::is_active() ? 0 : cuda::rotary_attention_positions(dtype, head_size);
+}
+void CudaBackend::rotary_attention(const Tensor& out, const RotaryAttention& in) {
+  const Turn turn(device_);
+  cuda::rotary_attention(out, in, turn.stream);
 }
 
 void CudaBackend::check_index(const Tensor& index, std::int64_t length) {

@@ -31,10 +31,13 @@ class CudaBackend final : public Backend {
   /// f32 in the calling thread's precision.
   [[nodiscard]] bool normalize_rows(const NormalizedRows& out, const RowNorm& in) override;
   void matmul(const Tensor& out, const Tensor& a, const Tensor& b) override;
+  [[nodiscard]] bool linear(const Tensor& out, const LinearInputs& in) override;
   void lstm(std::span<const LstmSteps> layers) override;
 
   void rope(const Tensor& out, const Tensor& x, const Rotation& rotation) override;
   [[nodiscard]] bool attention(const Tensor& out, const AttentionInputs& in) override;
+  [[nodiscard]] std::int64_t rotary_attention_positions(DType dtype, std::int64_t head_size) const override;
+  void rotary_attention(const Tensor& out, const RotaryAttention& in) override;
   void check_index(const Tensor& index, std::int64_t length) override;
   void embed(const Tensor& out, const Tensor& codes, std::span<const EmbeddingTable> tables, double least_usage) override;
   void gather(const Tensor& out, const Tensor& in, const Tensor& index) override;

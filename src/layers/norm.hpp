@@ -51,6 +51,9 @@ class LayerNorm : public Module {
   [[nodiscard]] Tensor forward(const Tensor& x) override;
   /// For x (N, L, C), in a ChannelsLast.
   [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
+  [[nodiscard]] const Options& options() const { return options_; }
+  [[nodiscard]] const Tensor& weight() const { return weight_; }  ///< undefined if it has none
+  [[nodiscard]] const Tensor& bias() const { return bias_; }      ///< undefined if it has none
 
  private:
   Options options_;
@@ -98,6 +101,7 @@ class LayerScale : public Module {
   [[nodiscard]] Tensor forward(const Tensor& x) override;
   /// Only if `dim` is the channel dimension of (N, C, L) or (N, L, C).
   [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
+  [[nodiscard]] const Tensor& gamma() const { return gamma_; }
 
  private:
   Options options_;

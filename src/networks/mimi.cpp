@@ -6,10 +6,9 @@
 #include "layers/containers/channels_last.hpp"
 #include "layers/containers/residual.hpp"
 #include "layers/linear.hpp"
-#include "layers/norm.hpp"
-#include "networks/blocks/causal_attention.hpp"
 #include "networks/blocks/causal_layers.hpp"
 #include "networks/blocks/split_rvq.hpp"
+#include "networks/blocks/transformer_layer.hpp"
 #include "networks/config.hpp"
 
 namespace polyphase {
@@ -70,37 +69,24 @@ class SeanetLayers {
   Sequential layers_;
 };
 
-/// x + scale*(layers of the normalised x).
-template <class... M>
-Residual branch(const Transformer& config, const char* number, M... layers) {
-  Residual residual(
-      {.name = ""},
-      named(concat("norm", number), LayerNorm({.normalized_shape = config.d_model, .epsilon = config.norm_epsilon})),
-      std::move(layers)...);
-  if (config.layer_scale)
-    residual.block().push_back(named(concat("layer_scale_", number),
-                                     LayerScale({.channels = config.d_model, .init = *config.layer_scale, .name = "scale"})));
-  return residual;
-}
-
 Linear unbiased(std::int64_t in, std::int64_t out) { return Linear({.in_features = in, .out_features = out, .bias = false}); }
 
-Sequential transformer_layer(const MimiConfig& all) {
+TransformerLayer transformer_layer(const MimiConfig& all) {
   const Transformer& config = all.transformer;
-  CausalAttention attention({.channels = config.d_model,
-                             .heads = config.num_heads,
-                             .key_heads = config.num_heads / config.kv_repeat,
-                             .head_size = config.d_model / config.num_heads,
-                             .window = config.context,
-                             .rotates = config.rotates,
-                             .rope_base = config.max_period,
-                             .interleaved = config.interleaved,
-                             .inputs = {"in_projs.0"},
-                             .output = "out_projs.0",
-                             .sees_only_newest = all.streams_as_original});
-  return Sequential(named("", branch(config, "1", named("self_attn", std::move(attention)))),
-                    named("", branch(config, "2", named("linear1", unbiased(config.d_model, config.dim_feedforward)), GELU(),
-                                     named("linear2", unbiased(config.dim_feedforward, config.d_model)))));
+  return TransformerLayer({.attention = {.channels = config.d_model,
+                                         .heads = config.num_heads,
+                                         .key_heads = config.num_heads / config.kv_repeat,
+                                         .head_size = config.d_model / config.num_heads,
+                                         .window = config.context,
+                                         .rotates = config.rotates,
+                                         .rope_base = config.max_period,
+                                         .interleaved = config.interleaved,
+                                         .inputs = {"in_projs.0"},
+                                         .output = "out_projs.0",
+                                         .sees_only_newest = all.streams_as_original},
+                           .hidden = config.dim_feedforward,
+                           .norm_epsilon = config.norm_epsilon,
+                           .layer_scale = config.layer_scale});
 }
 
 ChannelsLast transformer(const MimiConfig& config) {

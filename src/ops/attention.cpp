@@ -32,7 +32,7 @@ struct Range {
   [[nodiscard]] std::int64_t size() const { return end - begin; }
 };
 
-// One call, with everything in f32 or f64.
+// One call.
 struct Attention {
   std::int64_t queries, keys, window, first_key;
   bool causal;
@@ -113,18 +113,23 @@ Gradients way_back(const Attention& a, const std::array<Tensor, 4>& kept, const 
   return {dq, dk, dv};
 }
 
-// In one kernel if the device has one that is faster, else in products of blocks.
-Tensor attended(const Attention& a, const Tensor& q, const Tensor& k, const Tensor& v) {
+// In one kernel if the device has one that is faster; else undefined.
+Tensor attended_in_kernel(const Attention& a, const Tensor& q, const Tensor& k, const Tensor& v) {
   // (N, L, H, E) in memory: the projection that follows reads a position's heads as one row.
   const Tensor out = Tensor::empty({q.size(0), a.queries, q.size(1), v.size(3)}, {q.dtype(), q.device()}).transpose(1, 2);
   if (out.numel() == 0) return out;
   const AttentionInputs in{q.detach(), k.detach(), v.detach(), a.scale, a.causal, a.window};
-  if (!backend_of(q.device()).attention(out, in)) {
-    attend(a, q, k, v, out);
-  } else {
-    const std::int64_t seen = a.window > 0 ? std::min(a.window, a.keys) : a.keys;
-    ops::MacCounter::add(static_cast<double>(out.numel() / v.size(3) * seen) * static_cast<double>(q.size(3) + v.size(3)));
-  }
+  if (!backend_of(q.device()).attention(out, in)) return {};
+  const std::int64_t seen = a.window > 0 ? std::min(a.window, a.keys) : a.keys;
+  ops::MacCounter::add(static_cast<double>(out.numel() / v.size(3) * seen) * static_cast<double>(q.size(3) + v.size(3)));
+  return out;
+}
+
+// In products of blocks where there is no such kernel; f32 or f64.
+Tensor attended(const Attention& a, const Tensor& q, const Tensor& k, const Tensor& v) {
+  if (Tensor y = attended_in_kernel(a, q, k, v); y.defined()) return y;
+  Tensor out = Tensor::empty({q.size(0), a.queries, q.size(1), v.size(3)}, {q.dtype(), q.device()}).transpose(1, 2);
+  attend(a, q, k, v, out);
   return out;
 }
 
@@ -164,10 +169,15 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   if (autograd::raises(q) || autograd::raises(k) || autograd::raises(v))
     return scaled_dot_product_attention(autograd::raised(q), autograd::raised(k), autograd::raised(v), options);
   check(q, k, v, options);
-  if (ops::is_half(q))
-    return scaled_dot_product_attention(q.to(DType::f32), k.to(DType::f32), v.to(DType::f32), options).to(q.dtype());
   const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(1, q.size(3)))));
   const Attention a{q.size(2), k.size(2), options.window, options.first_key, options.causal, scale};
+  if (ops::is_half(q)) {
+    if (!autograd::should_record(std::array{q, k, v})) {
+      const NoGradGuard no_grad;
+      if (Tensor y = attended_in_kernel(a, q, k, v); y.defined()) return y;
+    }
+    return scaled_dot_product_attention(q.to(DType::f32), k.to(DType::f32), v.to(DType::f32), options).to(q.dtype());
+  }
   const AutocastGuard off(std::nullopt);
   Tensor y;
   {
@@ -194,7 +204,6 @@ Tensor rope(const Tensor& x, const RopeOptions& options) {
   require<DTypeError>(!positions.defined() || positions.dtype() == DType::i64, "rope: expected positions of i64");
   require<ShapeError>(!frequencies.defined() || frequencies.shape() == Shape{half}, "rope: expected inv_freq (D/2=", half,
                       "), got ", frequencies.defined() ? frequencies.shape() : Shape{});
-  if (ops::is_half(x)) return rope(x.to(DType::f32), options).to(x.dtype());
   Rotation rotation{.offset = options.offset, .base = options.base, .interleaved = options.interleaved};
   const bool followed = autograd::should_record(std::array{x});
   if (positions.defined()) rotation.positions = positions.detach().to(x.device()).contiguous();

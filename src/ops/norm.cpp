@@ -150,7 +150,8 @@ Tensor batch_norm_training(const Tensor& x, const Tensor& running_mean, const Te
   return y;
 }
 
-// Layer norm (`centres`) or RMS norm in the device's kernel; undefined if it has none. x (..., C), f32 or f64, not empty:
+// Layer norm (`centres`) or RMS norm in the device's kernel; undefined if it has none, and for 16 bits with gradients, which
+// are computed in f32. x (..., C), not empty:
 //   dx = (g - mean(g) - y*mean(g*y))*scale with g = weight*dy, without mean(g) for RMS norm
 Tensor normalized_rows(const char* name, const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
                        bool centres) {
@@ -158,6 +159,7 @@ Tensor normalized_rows(const char* name, const Tensor& x, const Tensor& weight, 
   const TensorOptions options{x.dtype(), x.device()};
   const auto dense = [](const Tensor& tensor) { return tensor.defined() ? tensor.detach().contiguous() : tensor; };
   const bool followed = autograd::should_record(std::array{x, weight, bias});
+  if (followed && ops::is_half(x)) return {};
   const RowNorm in{ops::reshaped_view(dense(x), {R, C}), dense(weight), dense(bias), epsilon, centres};
   NormalizedRows out{Tensor::empty({R, C}, options)};
   if (followed) out.normal = Tensor::empty({R, C}, options), out.scale = Tensor::empty({R, 1}, options);
@@ -198,9 +200,9 @@ Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, co
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon) {
   if (autograd::raises(x)) return layer_norm(autograd::raised(x), autograd::raised(weight), autograd::raised(bias), epsilon);
   check_last("layer_norm", x, weight, bias);
-  if (ops::is_half(x)) return layer_norm(to_f32(x), to_f32(weight), to_f32(bias), epsilon).to(x.dtype());
   if (x.numel() == 0) return scale_and_shift_last(x, weight, bias);
   if (Tensor y = normalized_rows("layer_norm", x, weight, bias, epsilon, true); y.defined()) return y;
+  if (ops::is_half(x)) return layer_norm(to_f32(x), to_f32(weight), to_f32(bias), epsilon).to(x.dtype());
   Moments moments;
   return scale_and_shift_last(normalize("layer_norm", x.contiguous(), {x.rank() - 1}, epsilon, moments), weight, bias);
 }
@@ -208,10 +210,10 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
 Tensor rms_norm(const Tensor& x, const Tensor& weight, std::optional<double> epsilon) {
   if (autograd::raises(x)) return rms_norm(autograd::raised(x), autograd::raised(weight), epsilon);
   check_last("rms_norm", x, weight, {});
-  if (ops::is_half(x)) return rms_norm(to_f32(x), to_f32(weight), epsilon).to(x.dtype());
   if (x.numel() == 0) return scale_and_shift_last(x, weight, {});
   const double least = x.dtype() == DType::f64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
   if (Tensor y = normalized_rows("rms_norm", x, weight, {}, epsilon.value_or(least), false); y.defined()) return y;
+  if (ops::is_half(x)) return rms_norm(to_f32(x), to_f32(weight), epsilon).to(x.dtype());
   return scale_and_shift_last(normalize_square(x.contiguous(), epsilon.value_or(least)), weight, {});
 }
 

@@ -63,7 +63,12 @@ void TensorBackend::advance(const Tensor& all, const Tensor& kept, const Tensor&
   if (K > 0 && n > 0) copy(kept, rows(n, K));
 }
 bool TensorBackend::normalize_rows(const NormalizedRows&, const RowNorm&) { return false; }
+bool TensorBackend::linear(const Tensor&, const LinearInputs&) { return false; }
 bool TensorBackend::attention(const Tensor&, const AttentionInputs&) { return false; }
+std::int64_t TensorBackend::rotary_attention_positions(DType, std::int64_t) const { return 0; }
+void TensorBackend::rotary_attention(const Tensor&, const RotaryAttention&) {
+  throw NotImplemented("rotary_attention: the device has no such kernel");
+}
 
 void TensorBackend::average_of(const Tensor& out, std::span<const Tensor> parts, double divisor, Activation activation,
                                double slope) {

@@ -48,8 +48,9 @@ struct Rotation {
   bool reversed = false;     ///< turns back, which is the adjoint
 };
 
-/// The arguments of TensorBackend::attention: q (N, H, Lq, D), k (N, H, Lk, D), v (N, H, Lk, E), all of f32 or f64, not empty,
-/// of any strides. Query i has position i + Lk - Lq; with `causal` it sees the keys up to it, with a `window` > 0 only so many.
+/// The arguments of TensorBackend::attention: q (N, H, Lq, D), k (N, H, Lk, D), v (N, H, Lk, E), all of one floating-point
+/// dtype, not empty, of any strides. Query i has position i + Lk - Lq; with `causal` it sees the keys up to it, with a `window`
+/// > 0 only so many.
 struct AttentionInputs {
   Tensor q, k, v;
   double scale = 1;
@@ -70,14 +71,40 @@ struct LstmSteps {
   Tensor hidden, cells;                ///< (T, N, H), out: h and c after each step
 };
 
+/// The arguments of TensorBackend::rotary_attention: causal attention of the next n positions of a sequence. f32, f16 or bf16;
+/// `projected` is contiguous and not empty.
+struct RotaryAttention {
+  Tensor projected;                       ///< (N, n, (heads + 2*key_heads)*D): each position's queries, keys and values
+  std::int64_t heads = 1, key_heads = 1;  ///< heads/key_heads query heads in a row share a key head
+  std::int64_t window = 0;                ///< keys that a query sees, its own included; 0: all before it
+  double scale = 1;
+  bool rotates = true;  ///< queries and keys are turned as by rope() with `rotation`, which has neither tensors nor an offset
+  Rotation rotation{};
+  bool sees_only_newest = false;  ///< all queries see the newest `window` keys, up to their own
+  /// The past, contiguous: position p has row p % R of keys and values (N, key_heads, R, D), R >= window + n - 1, and
+  /// `position` (2) i64 is the number of the first of the n positions, and 0. Undefined: the first position has the number 0.
+  Tensor keys{}, values{}, position{};
+};
+
+/// The arguments of TensorBackend::linear: residual + scale*gelu(norm(x) weight^T + bias). All contiguous, of one dtype, not
+/// empty; without residual and scale the sum and the product are left out.
+struct LinearInputs {
+  Tensor x, weight, bias{};           ///< (M, K), (N, K), and (N) or undefined
+  bool normalizes = false;            ///< norm() is layer norm of the rows of x, rounded to the dtype; else x itself
+  Tensor norm_weight{}, norm_bias{};  ///< (K); may be undefined
+  double norm_epsilon = 0;            ///< of layer norm
+  bool has_gelu = false;
+  Tensor scale{}, residual{};  ///< (N) and (M, N); may be undefined
+};
+
 /// A codebook: rows (V, D), floating point; where usage (V) is defined, entry i is rows[i]/usage[i]. Contiguous.
 struct EmbeddingTable {
   Tensor rows;
   Tensor usage{};
 };
 
-/// The arguments of TensorBackend::normalize_rows: x (R, C), weight and bias (C) or undefined, f32 or f64, contiguous, not
-/// empty.
+/// The arguments of TensorBackend::normalize_rows: x (R, C), weight and bias (C) or undefined, of one floating-point dtype,
+/// contiguous, not empty. f16 and bf16 are computed in f32 and rounded once.
 struct RowNorm {
   Tensor x, weight{}, bias{};
   double epsilon = 0;
@@ -87,7 +114,7 @@ struct RowNorm {
 struct NormalizedRows {
   Tensor y;         ///< (R, C)
   Tensor normal{};  ///< (R, C); may be undefined
-  Tensor scale{};   ///< (R, 1); may be undefined
+  Tensor scale{};   ///< (R, 1); may be undefined. No `normal` and no `scale` for f16 and bf16
 };
 
 /// A device's implementation of an Event (tensor/event.hpp); its functions are only called after record().
@@ -178,17 +205,26 @@ class TensorBackend {
   // ---- linear algebra ---------------------------------------------------------------------------------------------
   /// out (B, M, N) = a (B, M, K) * b (B, K, N); out contiguous; a and b of any strides (0 in B broadcasts).
   virtual void matmul(const Tensor& out, const Tensor& a, const Tensor& b) = 0;
+  /// out (M, N), contiguous = a product of few rows with what comes before and after it, in one kernel; sums in f32, rounded
+  /// once. Returns false, with `out` untouched, where there is no such kernel: the default always does.
+  [[nodiscard]] virtual bool linear(const Tensor& out, const LinearInputs& in);
   /// LSTM layers one after another; a step of a layer is, with the biases added to gates[t] first,
   ///   (i, f, g, o) = gates[t] + weight h,  c = f*c + i*g,  h = o*tanh(c),  hidden[t] = h,  cells[t] = c.
   /// The default uses matmul() and map(), step by step.
   virtual void lstm(std::span<const LstmSteps> layers);
 
   /// out (A, B, L, D) = the pairs of x's last dimension turned by their positions' angles, which are computed in f64; D even,
-  /// f32 or f64; out contiguous, x of any strides.
+  /// of any floating-point dtype; f16 and bf16 are computed in f32 and rounded once. out contiguous, x of any strides.
   virtual void rope(const Tensor& out, const Tensor& x, const Rotation& rotation) = 0;
   /// out (N, H, Lq, E), of any strides but 1 in its last dimension = softmax(scale q k^T) v over the keys that each query sees.
   /// Returns false, with `out` untouched, where matmul() and map() do it better: the default always does.
   [[nodiscard]] virtual bool attention(const Tensor& out, const AttentionInputs& in);
+  /// The most positions n that rotary_attention() takes for heads of D numbers; 0, the default, if the device has no such
+  /// kernel.
+  [[nodiscard]] virtual std::int64_t rotary_attention_positions(DType dtype, std::int64_t head_size) const;
+  /// out (N, n, heads*D), contiguous = the attention of n positions, at most rotary_attention_positions(); keys and values are
+  /// then extended by these positions, and `position` is counted on by n. Rotated queries and keys are rounded to the dtype.
+  virtual void rotary_attention(const Tensor& out, const RotaryAttention& in);
 
   // ---- along the last dimension -------------------------------------------------------------------------------------
   /// Throws ShapeError if a position of index (J), i64 contiguous, is outside [0, length): immediately, or on a device with

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "cpu/elementwise/copy.hpp"
 #include "cpu/elementwise/elementwise_loop.hpp"
 #include "cpu/threads.hpp"
 
@@ -67,6 +68,13 @@ void rope_as(const Tensor& out, const Tensor& x, const Rotation& rotation) {
 
 void rope(const Tensor& out, const Tensor& x, const Rotation& rotation) {
   if (out.numel() == 0) return;
+  if (out.dtype() == DType::f16 || out.dtype() == DType::bf16) {
+    const TensorOptions wide{DType::f32, Device::cpu()};
+    const Tensor from = Tensor::empty(x.shape(), wide), to = Tensor::empty(x.shape(), wide);
+    copy(from, x);
+    rope_as<float>(to, from, rotation);
+    return copy(out, to);
+  }
   if (out.dtype() == DType::f64) return rope_as<double>(out, x, rotation);
   rope_as<float>(out, x, rotation);
 }

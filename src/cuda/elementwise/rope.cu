@@ -1,11 +1,13 @@
 // out = x with its pairs turned. A thread turns one pair and computes its angle: a sine and a cosine in f64 for two numbers,
-// which costs less than a launch for a table at the lengths of codec frames. No fused multiply-adds, as on the CPU.
+// which costs less than a launch for a table at the lengths of codec frames. No fused multiply-adds, as on the CPU. f16 and
+// bf16 are computed in f32 and rounded once.
 
 #include "cuda/elementwise/rope.hpp"
 
 #include <algorithm>
 #include <cmath>
 
+#include "cuda/kernel/elements.cuh"
 #include "cuda/kernel/strided.cuh"
 #include "cuda/runtime/runtime.hpp"
 
@@ -29,6 +31,7 @@ struct RopeLaunch {
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     rope_kernel(const __grid_constant__ RopeLaunch launch, T* __restrict__ out, const T* __restrict__ x) {
+  using A = MathOf<T>;
   const std::int64_t half = launch.by_half.size, pair = launch.interleaved ? 2 : 1, other = launch.interleaved ? 1 : half;
   const bool narrow = launch.pairs < std::int64_t{1} << 31;
   for (std::int64_t flat = thread_position(); flat < launch.pairs; flat += thread_count()) {
@@ -44,11 +47,12 @@ __global__ void __launch_bounds__(kThreads)
         launch.frequencies != nullptr ? launch.frequencies[i] : exp(__dmul_rn(static_cast<double>(i), launch.step));
     double sine = 0, cosine = 1;
     sincos(__dmul_rn(position, frequency), &sine, &cosine);
-    const T s = static_cast<T>(launch.reversed ? -sine : sine), c = static_cast<T>(cosine);
-    const T left = in[i * pair * launch.strides[3]], right = in[(i * pair + other) * launch.strides[3]];
+    const A s = static_cast<A>(launch.reversed ? -sine : sine), c = static_cast<A>(cosine);
+    const A left = convert<A>(in[i * pair * launch.strides[3]]);
+    const A right = convert<A>(in[(i * pair + other) * launch.strides[3]]);
     T* const to = out + row * 2 * half;
-    to[i * pair] = product(left, c) - product(right, s);
-    to[i * pair + other] = product(right, c) + product(left, s);
+    to[i * pair] = convert<T>(product(left, c) - product(right, s));
+    to[i * pair + other] = convert<T>(product(right, c) + product(left, s));
   }
 }
 
@@ -67,13 +71,11 @@ void rope(const Tensor& out, const Tensor& x, const Rotation& rotation, cudaStre
   launch.offset = rotation.offset;
   launch.step = -std::log(rotation.base) / static_cast<double>(std::max<std::int64_t>(1, half));
   launch.interleaved = rotation.interleaved, launch.reversed = rotation.reversed;
-  if (out.dtype() == DType::f64) {
-    rope_kernel<<<grid_for(launch.pairs), kThreads, 0, stream>>>(launch, static_cast<double*>(out.raw()),
-                                                                 static_cast<const double*>(x.raw()));
-  } else {
-    rope_kernel<<<grid_for(launch.pairs), kThreads, 0, stream>>>(launch, static_cast<float*>(out.raw()),
-                                                                 static_cast<const float*>(x.raw()));
-  }
+  dispatch_element(out.dtype(), [&]<class T>(T) {
+    if constexpr (!std::is_same_v<T, std::int64_t>)
+      rope_kernel<<<grid_for(launch.pairs), kThreads, 0, stream>>>(launch, static_cast<T*>(out.raw()),
+                                                                   static_cast<const T*>(x.raw()));
+  });
   check_launch("rope");
 }
 

@@ -3,6 +3,8 @@
 // each its own columns. The softmax is online (Milakov and Gimelshein, arXiv 1805.02867): every warp keeps the maximum of its
 // scores and the sums relative to it, and the block adds the warps' sums in order. No atomics, so equal calls give equal bits.
 //
+// f16 and bf16 are converted where they are read, computed in f32, and rounded once.
+//
 // Bytes: a query reads all of its keys and values, which lie in the L2 cache after the first query of the head.
 
 #include "cuda/linear/attention.hpp"
@@ -37,7 +39,7 @@ struct AttentionLaunch {
   std::int64_t out_samples, out_heads, out_positions;  // strides
   std::int64_t blocks, H, Lq, Lk, window;
   int D, E;
-  T scale;
+  MathOf<T> scale;
   bool causal, by_vectors;  // k's rows are whole 16-byte vectors
 };
 
@@ -58,8 +60,9 @@ __device__ __forceinline__ T warp_sum(T value) {
 }
 
 template <class T>
-__device__ __forceinline__ T dot(const AttentionLaunch<T>& launch, const T* query, const T* key) {
-  T sum = 0;
+__device__ __forceinline__ MathOf<T> dot(const AttentionLaunch<T>& launch, const MathOf<T>* query, const T* key) {
+  using A = MathOf<T>;
+  A sum = 0;
   if (launch.by_vectors) {
     constexpr int kPack = 16 / static_cast<int>(sizeof(T));
     using Elements = Pack<T, kPack>;
@@ -67,18 +70,18 @@ __device__ __forceinline__ T dot(const AttentionLaunch<T>& launch, const T* quer
     for (int d = 0; d < launch.D; d += kPack) {
       const Elements pack = *reinterpret_cast<const Elements*>(key + d);
 #pragma unroll
-      for (int i = 0; i < kPack; ++i) sum += query[d + i] * pack.at[i];
+      for (int i = 0; i < kPack; ++i) sum += query[d + i] * convert<A>(pack.at[i]);
     }
     return sum;
   }
-  for (int d = 0; d < launch.D; ++d) sum += query[d] * key[d];
+  for (int d = 0; d < launch.D; ++d) sum += query[d] * convert<A>(key[d]);
   return sum;
 }
 
 /// A warp's part of the softmax: sums relative to its greatest score. Column lane + 32*c of the values is sums[c].
-template <class T>
+template <class A>
 struct Part {
-  T greatest, total, sums[kColumns];
+  A greatest, total, sums[kColumns];
 };
 
 /// Columns lane, lane + 32, ... of a value.
@@ -91,17 +94,18 @@ __device__ __forceinline__ void load_values(const AttentionLaunch<T>& launch, co
 
 /// The keys first + 32*(own warp), first + 32*(own warp + kWarps), ... up to `end`.
 template <class T>
-__device__ __forceinline__ Part<T> part_of(const AttentionLaunch<T>& launch, const T* query, std::int64_t n, std::int64_t h,
-                                           std::int64_t first, std::int64_t end, int warp, int lane) {
-  const T lowest = -static_cast<T>(INFINITY);
-  Part<T> part{lowest, T(0), {}};
+__device__ __forceinline__ Part<MathOf<T>> part_of(const AttentionLaunch<T>& launch, const MathOf<T>* query, std::int64_t n,
+                                                   std::int64_t h, std::int64_t first, std::int64_t end, int warp, int lane) {
+  using A = MathOf<T>;
+  const A lowest = -static_cast<A>(INFINITY);
+  Part<A> part{lowest, A(0), {}};
   for (std::int64_t group = first + warp * 32; group < end; group += kWarps * 32) {
     const bool is_key = group + lane < end;
-    const T score = is_key ? dot(launch, query, launch.k.row(n, h, group + lane)) : lowest;
-    const T group_greatest = warp_max(score), before = part.greatest;
+    const A score = is_key ? dot(launch, query, launch.k.row(n, h, group + lane)) : lowest;
+    const A group_greatest = warp_max(score), before = part.greatest;
     part.greatest = group_greatest > before || isnan(group_greatest) ? group_greatest : before;
-    const T shrink = before == lowest ? T(0) : exp(before - part.greatest);
-    const T weight = is_key ? exp(score - part.greatest) : T(0);
+    const A shrink = before == lowest ? A(0) : exp(before - part.greatest);
+    const A weight = is_key ? exp(score - part.greatest) : A(0);
     part.total = part.total * shrink + warp_sum(weight);
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) part.sums[c] *= shrink;
@@ -114,10 +118,10 @@ __device__ __forceinline__ Part<T> part_of(const AttentionLaunch<T>& launch, con
 #pragma unroll
       for (int j = 0; j < kTogether; ++j) {
         if (first_key + j >= keys) break;
-        const T own = __shfl_sync(~0U, weight, first_key + j);
+        const A own = __shfl_sync(~0U, weight, first_key + j);
 #pragma unroll
         for (int c = 0; c < kColumns; ++c)
-          if (lane + 32 * c < launch.E) part.sums[c] += own * values[j][c];
+          if (lane + 32 * c < launch.E) part.sums[c] += own * convert<A>(values[j][c]);
       }
     }
   }
@@ -126,7 +130,8 @@ __device__ __forceinline__ Part<T> part_of(const AttentionLaunch<T>& launch, con
 
 template <class T>
 __global__ void __launch_bounds__(kWarps * 32) attention_kernel(const __grid_constant__ AttentionLaunch<T> launch) {
-  __shared__ T query[kHeadMost], greatest[kWarps], total[kWarps], sums[kWarps][kHeadMost];
+  using A = MathOf<T>;
+  __shared__ A query[kHeadMost], greatest[kWarps], total[kWarps], sums[kWarps][kHeadMost];
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
   for (std::int64_t block = blockIdx.x; block < launch.blocks; block += gridDim.x) {
     const std::int64_t i = block % launch.Lq, h = block / launch.Lq % launch.H, n = block / launch.Lq / launch.H;
@@ -134,24 +139,24 @@ __global__ void __launch_bounds__(kWarps * 32) attention_kernel(const __grid_con
     const std::int64_t begin =
         launch.causal && launch.window > 0 && position >= launch.window ? position - launch.window + 1 : 0;
     __syncthreads();  // the block before has been written
-    if (thread < launch.D) query[thread] = launch.scale * launch.q.row(n, h, i)[thread];
+    if (thread < launch.D) query[thread] = launch.scale * convert<A>(launch.q.row(n, h, i)[thread]);
     __syncthreads();
-    const Part<T> part = part_of(launch, query, n, h, begin, end, warp, lane);
+    const Part<A> part = part_of(launch, query, n, h, begin, end, warp, lane);
     if (lane == 0) greatest[warp] = part.greatest, total[warp] = part.total;
 #pragma unroll
     for (int c = 0; c < kColumns; ++c)
       if (lane + 32 * c < launch.E) sums[warp][lane + 32 * c] = part.sums[c];
     __syncthreads();
     if (thread < launch.E) {
-      T most = greatest[0];
+      A most = greatest[0];
       for (int w = 1; w < kWarps; ++w) most = greatest[w] > most || isnan(greatest[w]) ? greatest[w] : most;
-      T all = 0, sum = 0;
+      A all = 0, sum = 0;
       for (int w = 0; w < kWarps; ++w) {
         if (begin + w * 32 >= end) break;  // the warp had no keys
-        const T factor = exp(greatest[w] - most);
+        const A factor = exp(greatest[w] - most);
         all += total[w] * factor, sum += sums[w][thread] * factor;
       }
-      launch.out[n * launch.out_samples + h * launch.out_heads + i * launch.out_positions + thread] = sum / all;
+      launch.out[n * launch.out_samples + h * launch.out_heads + i * launch.out_positions + thread] = convert<T>(sum / all);
     }
   }
 }
@@ -168,7 +173,7 @@ void launch_attention(const Tensor& out, const AttentionInputs& in, cudaStream_t
   launch.H = in.q.size(1), launch.Lq = in.q.size(2), launch.Lk = in.k.size(2), launch.window = in.window;
   launch.blocks = in.q.size(0) * launch.H * launch.Lq;
   launch.D = static_cast<int>(D), launch.E = static_cast<int>(in.v.size(3));
-  launch.scale = static_cast<T>(in.scale), launch.causal = in.causal;
+  launch.scale = static_cast<MathOf<T>>(in.scale), launch.causal = in.causal;
   constexpr std::int64_t kPack = 16 / sizeof(T);
   launch.by_vectors =
       (D | launch.k.samples | launch.k.heads | launch.k.positions) % kPack == 0 && is_aligned(launch.k.from, 16);
@@ -191,10 +196,9 @@ bool attention_is_fast(const AttentionInputs& in) {
 }
 
 void attention(const Tensor& out, const AttentionInputs& in, cudaStream_t stream) {
-  if (out.dtype() == DType::f64)
-    launch_attention<double>(out, in, stream);
-  else
-    launch_attention<float>(out, in, stream);
+  dispatch_element(out.dtype(), [&]<class T>(T) {
+    if constexpr (!std::is_same_v<T, std::int64_t>) launch_attention<T>(out, in, stream);
+  });
   check_launch("attention");
 }
 

@@ -21,7 +21,11 @@ class ResidualStream : public ModuleStream {
                         "Residual: expected its modules to keep the shape, got ", y.size(1), " channels for ", x.size(1),
                         " and ", ready, " positions for ", all.size(2));
     waiting_.keep(all.narrow(2, ready, all.size(2) - ready));
-    return ready == 0 ? y : add_scaled(all.narrow(2, 0, ready), y, scale_);
+    if (ready == 0) return y;
+    const Tensor own = all.narrow(2, 0, ready);
+    if (block_->layout() != Layout::channels_last) return add_scaled(own, y, scale_);
+    // The sum has the order in memory of what the block's modules read and write.
+    return layers::length_last(add_scaled(layers::length_second(own), layers::length_second(y), scale_));
   }
 
   void reset() override {

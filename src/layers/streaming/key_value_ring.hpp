@@ -39,15 +39,39 @@ class KeyValueRing {
   /// The first of them, (1) i64, which stands for all in RopeOptions::positions. The next push() counts it on.
   [[nodiscard]] Tensor next_position(Device device);
   [[nodiscard]] std::int64_t context() const { return context_; }
+
+  /// The past as TensorBackend::rotary_attention reads and extends it: its keys, values and position.
+  struct Rows {
+    Tensor keys;      ///< (N, H, R, D)
+    Tensor values;    ///< (N, H, R, D)
+    Tensor position;  ///< (2) i64
+  };
+  /// What rows() has room for.
+  struct RowsOptions {
+    std::int64_t samples = 1;    ///< N
+    std::int64_t heads = 1;      ///< H, of keys and values
+    std::int64_t head_size = 1;  ///< D
+    std::int64_t added = 1;      ///< the most positions that are added together: R = context + added - 1
+    TensorOptions like{};        ///< dtype and device
+  };
+  /// The keys and values so far, moved into rows: position p is in row p % R. The caller adds positions and counts them by
+  /// count_on(); all other functions move what is kept out of the rows again. Not differentiable. Throws ShapeError,
+  /// DTypeError or DeviceError if what was pushed before does not fit; then nothing has changed.
+  [[nodiscard]] Rows rows(const RowsOptions& options);
+  /// Counts `count` positions that have been added to rows().
+  void count_on(std::int64_t count);
   /// Resets to no positions.
   void reset();
 
  private:
+  void leave_rows();
+
   std::int64_t context_;
   std::int64_t positions_ = 0;
   Tensor next_;                 // positions_ on the device of the last next_position(), (1)
   layers::HeldPositions keys_;  // at most context - 1 of each
   layers::HeldPositions values_;
+  Rows rows_;  // instead of the three before; undefined if not in use
 };
 
 }  // namespace polyphase

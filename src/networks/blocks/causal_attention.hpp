@@ -7,14 +7,15 @@
 #include <vector>
 
 #include "layers/linear.hpp"
+#include "layers/streaming/key_value_ring.hpp"
+#include "ops/linear_fused.hpp"
 
 namespace polyphase {
 
-class KeyValueRing;
-
 /// (N, L, channels) -> (N, L, channels): queries, keys and values are projected, queries and keys rotated by their positions
 /// (rope()), each query attends to the keys of its window (scaled_dot_product_attention()), and the heads' results are
-/// projected together.
+/// projected together. While no gradients are recorded, an NVIDIA GPU computes up to 8 positions from the first projection to
+/// the last in one kernel (TensorBackend::rotary_attention), with the ring of a stream.
 class CausalAttention : public Module {
  public:
   struct Options {
@@ -40,6 +41,9 @@ class CausalAttention : public Module {
   /// The next positions of a stream; `ring` holds its past. Throws ShapeError for more than `window` positions with
   /// `sees_only_newest`.
   [[nodiscard]] Tensor forward(const Tensor& x, KeyValueRing& ring);
+  /// residual + scale*(attention of layer_norm(x)), with what `around` has: its norm before the first projection, its scale
+  /// and residual after the last. `ring` may be null.
+  [[nodiscard]] Tensor forward(const Tensor& x, KeyValueRing* ring, const LinearFusion& around);
   /// In a ChannelsLast. Throws NotImplemented without a window: the past would have no bound.
   [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
   [[nodiscard]] const Options& options() const { return options_; }
@@ -48,8 +52,12 @@ class CausalAttention : public Module {
   struct Parts {
     Tensor queries, keys, values;  // (N, H, L, head_size)
   };
-  [[nodiscard]] Parts parts_of(const Tensor& x, const Tensor& positions);
-  [[nodiscard]] Tensor attended(const Parts& parts, std::int64_t first_key);
+  [[nodiscard]] Tensor projected(const Tensor& x, const LinearFusion& around);
+  [[nodiscard]] Parts parts_of(const Tensor& all, const Tensor& positions) const;
+  [[nodiscard]] Tensor attended(const Parts& parts, std::int64_t first_key) const;
+  [[nodiscard]] bool is_in_one_kernel(const Tensor& x) const;
+  [[nodiscard]] Tensor attended_in_one_kernel(const Tensor& all, const KeyValueRing::Rows& past) const;
+  [[nodiscard]] Tensor attended_in_parts(const Tensor& all, KeyValueRing* ring) const;
 
   Options options_;
   std::vector<Linear> inputs_;

@@ -32,3 +32,15 @@ TEST_CASE("pairs of views are turned by their positions, and back") {
       CHECK(max_difference(back, x) <= kDoubleRounding);
     }
 }
+
+TEST_CASE("pairs of 16 bits are turned in f32 and rounded once") {
+  for (const DType dtype : {DType::f16, DType::bf16})
+    for (const bool interleaved : {true, false}) {
+      const Tensor x = random_f64({2, 5, 3, 8}).to(dtype).transpose(1, 2).narrow(3, 1, 6);
+      const Rotation rotation{.offset = 4, .base = 50, .interleaved = interleaved};
+      const Tensor y = Tensor::empty(x.shape(), {.dtype = dtype}), wide = Tensor::empty(x.shape(), {.dtype = DType::f32});
+      cpu::rope(y, x, rotation);
+      cpu::rope(wide, x.to(DType::f32), rotation);
+      CHECK(max_difference(y, wide.to(dtype)) == 0);
+    }
+}

@@ -11,7 +11,7 @@ using namespace polyphase::testing;
 
 TEST_CASE("pairs are turned as on the host") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
-  for (const DType dtype : {DType::f32, DType::f64})
+  for (const DType dtype : kFloatTypes)
     for (const bool interleaved : {true, false})
       for (const bool reversed : {true, false})
         for (const bool is_listed : {true, false}) {
@@ -26,6 +26,10 @@ TEST_CASE("pairs are turned as on the host") {
           const Tensor out = poisoned(x.shape(), dtype), device_out = mirrored(out);
           host().rope(out, x, rotation);
           gpu().rope(device_out, mirrored(x), device_rotation);
-          CHECK(worst_difference(out, device_out) <= (dtype == DType::f32 ? 8 * kFloatRounding : 1e-11));
+          const double bound = dtype == DType::f64   ? 1e-11
+                               : dtype == DType::f32 ? 8 * kFloatRounding
+                               : dtype == DType::f16 ? 2 * kHalfUnit
+                                                     : 2 * kBFloat16Unit;
+          CHECK(worst_difference(out, device_out) <= bound);
         }
 }

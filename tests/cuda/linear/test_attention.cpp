@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "autograd/no_grad.hpp"
 #include "ops/attention.hpp"
 #include "support/device.hpp"
 #include "support/skip.hpp"
@@ -40,4 +41,23 @@ TEST_CASE("a query's bits do not depend on the other queries, nor on keys that i
                                                      {.causal = true, .window = 50});
     CHECK(max_difference(all.to(Device::cpu()), wide) <= (dtype == DType::f32 ? kFloatSum : kDoubleSum));
   }
+}
+
+TEST_CASE("queries of 16 bits agree with the f32 result, rounded once") {
+  if (!has_gpu()) SKIP_TEST("no CUDA device");
+  const NoGradGuard no_grad;
+  for (const DType dtype : {DType::f16, DType::bf16})
+    for (const std::int64_t D : {5, 7, 64, 128}) {
+      CAPTURE(name_of(dtype));
+      CAPTURE(D);
+      const auto tensor = [&](std::uint64_t seed) {
+        return random_f64({2, 70, 3, D}, seed).to(dtype).to(Device::cuda()).transpose(1, 2);
+      };
+      const Tensor q = tensor(1), k = tensor(2), v = tensor(3);
+      const AttentionOptions options{.causal = true, .window = 40};
+      const auto wide = [](const Tensor& narrow) { return narrow.to(DType::f32); };
+      const Tensor rounded = scaled_dot_product_attention(wide(q), wide(k), wide(v), options).to(dtype);
+      const Tensor y = scaled_dot_product_attention(q, k, v, options);
+      CHECK(max_difference(y, rounded) <= (dtype == DType::f16 ? kHalfUnit : kBFloat16Unit));
+    }
 }

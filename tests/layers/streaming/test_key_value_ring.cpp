@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -123,6 +124,49 @@ TEST_CASE("ring of keys and values: errors leave it as it was") {
         "KeyValueRing: expected keys (N, H, n, D) and values (N, H, n, E), got (1, 1, 2, 1) and (1, 1, 3, 1)");
   CHECK_THROWS_AS((void)ring.push(rows(2, 1), rows(2, 1).expand({2, 1, 1, 1})), ShapeError);
   CHECK(ring.positions() == 2);
+  CHECK(ring.push(rows(2, 1), rows(2, 1)).keys.to_vector<float>() == std::vector<float>{0, 1, 2});
+}
+
+TEST_CASE("ring of keys and values: moved into rows and out again it holds the same") {
+  constexpr std::int64_t kContext = 6, kAdded = 3, kRows = kContext + kAdded - 1;
+  const KeyValueRing::RowsOptions options{.added = kAdded, .like = {DType::f32, default_device()}};
+  for (const std::int64_t before : {0, 1, 5, 11})
+    for (const std::int64_t count : {0, 1, 2, 7, 30}) {
+      CAPTURE(before);
+      CAPTURE(count);
+      KeyValueRing ring(kContext);
+      if (before > 0) static_cast<void>(ring.push(rows(0, before), mul(rows(0, before), 10)));
+      for (std::int64_t p = before; p < before + count; ++p) {
+        const KeyValueRing::Rows held = ring.rows(options);
+        REQUIRE(held.keys.shape() == Shape{1, 1, kRows, 1});
+        held.keys.narrow(2, p % kRows, 1).copy_(rows(p, 1));
+        held.values.narrow(2, p % kRows, 1).copy_(mul(rows(p, 1), 10));
+        ring.count_on(1);
+      }
+      const std::int64_t all = before + count;
+      CHECK(ring.positions() == all);
+      CHECK(ring.next_position(default_device()).to_vector<std::int64_t>() == std::vector<std::int64_t>{all});
+      const KeyValueRing::Seen seen = ring.push(rows(all, 2), mul(rows(all, 2), 10));
+      const std::int64_t first = std::max<std::int64_t>(0, all - kContext + 1);
+      CHECK(seen.first_key == first);
+      CHECK(seen.keys.to_vector<float>() == rows(first, all + 2 - first).to_vector<float>());
+      CHECK(seen.values.to_vector<float>() == mul(rows(first, all + 2 - first), 10).to_vector<float>());
+      CHECK(ring.rows(options).position.to_vector<std::int64_t>() == std::vector<std::int64_t>{all + 2, 0});
+      ring.reset();
+      CHECK(ring.rows(options).position.to_vector<std::int64_t>() == std::vector<std::int64_t>{0, 0});
+    }
+}
+
+TEST_CASE("ring of keys and values: rows that do not fit what was pushed leave it as it was") {
+  KeyValueRing ring(4);
+  static_cast<void>(ring.push(rows(0, 2), rows(0, 2)));
+  const TensorOptions like{DType::f32, default_device()};
+  CHECK_THROWS_AS(static_cast<void>(ring.rows({.samples = 2, .like = like})), ShapeError);
+  CHECK_THROWS_AS(static_cast<void>(ring.rows({.head_size = 3, .like = like})), ShapeError);
+  CHECK(error_of<DTypeError>([&] {
+          return ring.rows({.like = {DType::f16, default_device()}}).keys;
+        }) == "KeyValueRing: expected keys and values of the dtype before, f32, got f16");
+  CHECK_THROWS_AS(static_cast<void>(ring.rows({.like = {DType::f32, Device::cuda(7)}})), DeviceError);
   CHECK(ring.push(rows(2, 1), rows(2, 1)).keys.to_vector<float>() == std::vector<float>{0, 1, 2});
 }
 
