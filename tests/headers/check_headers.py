@@ -3,8 +3,8 @@
 
 usage: check_headers.py INCLUDE_DIR HEADER... -- COMPILER...
 HEADER is named as in #include <polyphase/HEADER>. No Eigen, JSON or CUDA include path is given, and warnings are errors. A header whose own
-source includes it first is compiled alone by the test install/subproject, which builds the library without precompiled headers and without
-CUDA. Those headers are compiled together here, and one by one if that fails. All others are compiled one by one.
+source includes it first is compiled alone by g++'s optimized build of the library, which has no precompiled headers. Those headers are compiled together here, and one by
+one if that fails. All others are compiled one by one.
 """
 import os
 import re

@@ -134,7 +134,8 @@ def check_scripts(folder: Path) -> None:
     expect("nothing else without CUDA", "sm80_kernels" not in result.stdout, result)
     program(folder / "bin/nvcc", 'echo "--Ofast-compile <level>"')
     result = run(["tools/test.sh", "--cuda"], folder)
-    expect("quickly where no kernel can run", result.stdout.startswith("built with: build -Dgpu_archs=90a -Dcuda_args=-Ofc=max\n"), result)
+    expect("quickly where no kernel can run", result.stdout.startswith(
+        "built with: build -Dgpu_archs=90a -Dcuda_args=-Ofc=max -Doptimization=plain -Dcpp_args=-O3\n"), result)
     program(folder / "bin/nvidia-smi", "")
     result = run(["tools/test.sh", "--cuda"], folder)
     expect("optimized where there is a GPU", result.stdout.startswith("built with: build -Dgpu_archs=90a\n"), result)
