@@ -1,5 +1,6 @@
 // out[n, l, :] = the sum over q of table q's entry codes[n, q, l]. A thread adds the entries of one column; it loads the codes
-// of kTogether tables, then their entries. Bytes: the entries and the output; codes come from the cache.
+// of kTogether tables, then their entries. The loop over these groups is not unrolled: for a frame of a codec the kernel's time
+// would be that of reading its instructions. Bytes: the entries and the output; codes come from the cache.
 
 #include "cuda/elementwise/embedding.hpp"
 
@@ -13,8 +14,8 @@
 namespace polyphase::cuda {
 namespace {
 
-constexpr int kTables = 64;    // per launch: their addresses are kernel parameters
-constexpr int kTogether = 16;  // tables whose entries a thread loads before it adds them: enough loads outstanding
+constexpr int kTables = 64;   // per launch: their addresses are kernel parameters
+constexpr int kTogether = 8;  // tables whose entries a thread loads before it adds them: enough loads outstanding
 
 template <class T>
 struct EmbedLaunch {
@@ -42,6 +43,8 @@ __global__ void __launch_bounds__(kThreads) embed_kernel(const __grid_constant__
     const std::int64_t n = launch.by_L.split(l, narrow);
     const std::int64_t* const codes = launch.codes + n * launch.strides[0] + l * launch.strides[2];
     A sum = launch.adds ? convert<A>(launch.out[flat]) : A(0);
+    int bad = launch.tables;  // the first table without such an entry
+#pragma unroll 1
     for (int first = 0; first < launch.tables; first += kTogether) {
       std::int64_t code[kTogether];
       A value[kTogether], usage[kTogether];
@@ -53,6 +56,7 @@ __global__ void __launch_bounds__(kThreads) embed_kernel(const __grid_constant__
       for_tables([&](int j, int q) { code[j] = codes[q * launch.strides[1]]; });
       for_tables([&](int j, int q) {
         const bool fits = code[j] >= 0 && code[j] < launch.sizes[q];
+        if (!fits) bad = min(bad, q);
         value[j] = fits ? convert<A>(launch.rows[q][code[j] * launch.by_D.size + d]) : A(0);
         usage[j] = launch.usage[q] != nullptr && fits ? convert<A>(launch.usage[q][code[j]]) : A(1);
       });
@@ -61,12 +65,8 @@ __global__ void __launch_bounds__(kThreads) embed_kernel(const __grid_constant__
           value[j] = convert<A>(convert<T>(value[j] / (usage[j] < launch.least_usage ? launch.least_usage : usage[j])));
         sum = q == 0 && !launch.adds ? value[j] : convert<A>(convert<T>(sum + value[j]));
       });
-      // After all loads, which could not pass it.
-      if (d == 0)
-        for_tables([&](int j, int q) {
-          if (code[j] < 0 || code[j] >= launch.sizes[q]) note_bad_index(launch.bad, code[j], launch.sizes[q]);
-        });
     }
+    if (bad < launch.tables && d == 0) note_bad_index(launch.bad, codes[bad * launch.strides[1]], launch.sizes[bad]);
     launch.out[flat] = convert<T>(sum);
   }
 }

@@ -11,8 +11,7 @@
 // run at the same time.
 //
 // Of two layers the second one runs two steps behind the first one, in warps of the same blocks. A step of both exchanges its
-// elements once. The second layer's input part of a step, weight_ih h, is computed one step earlier, after its warp has
-// published an element, while that element is on its way.
+// elements once. The second layer's input part of a step, weight_ih h, is computed one step earlier by warps of its own.
 
 #include "cuda/linear/lstm.hpp"
 
@@ -37,6 +36,7 @@ constexpr int kSlots = 8;         // samples of a warp's lanes: lane 8*gate + sl
 constexpr int kMostColumns = 32;  // of a lane
 constexpr int kMostUnits = 8;     // of a block, of one layer alone
 constexpr int kMostPairColumns = 16, kMostPairUnits = 4;  // where two layers fit in the registers
+constexpr int kMostGroups = 2;                            // of samples that a warp computes one after another
 constexpr int kMostSamples = 16;                          // of a launch
 constexpr int kMostSamplesOfWords = 2;
 constexpr int kDelay = 2;  // steps of the second layer behind the first one
@@ -62,6 +62,9 @@ struct Recurrence {
   std::int64_t steps, N, first;  // samples `first` to `first` + `samples` of N
   int H, samples, pitch;         // pitch: H, rounded up to an even number
 };
+
+/// The roles of warps: see lstm_kernel.
+constexpr int roles_of(int layers) { return layers == 2 ? 3 : 1; }
 
 /// Element `index` of a weight or bias.
 __device__ __forceinline__ float element(const void* from, std::int64_t index, Width width) {
@@ -197,6 +200,14 @@ __device__ __forceinline__ void copy_words(const Recurrence& r, std::int64_t ite
   }
 }
 
+/// Makes h of a unit after its step known to all blocks, for their `iteration`.
+template <int kLayers>
+__device__ __forceinline__ void publish(const Recurrence& r, std::int64_t iteration, int layer, int sample, int unit, float h) {
+  const std::int64_t row = ((iteration & 1) * kLayers + layer) * r.samples + sample;
+  ptx::store_relaxed(r.words + row * r.pitch + unit,
+                     static_cast<unsigned long long>(static_cast<unsigned>(iteration)) << 32 | __float_as_uint(h));
+}
+
 /// Waits until all units of the active layers have finished the step before, and copies their h from `hidden` to `to`. The
 /// caller waits for the copies.
 template <int kLayers>
@@ -221,28 +232,30 @@ __device__ __forceinline__ void copy_finished(const Recurrence& r, std::int64_t 
   }
 }
 
-/// A block has as many warps as units, for every layer. Shared memory: h [2][layers][samples][width], cells and the second
-/// layer's inputs [groups of samples][warps][lanes].
+/// A block has as many warps as units for each of the roles: the units of a layer, and of two layers the input part of the
+/// second one. Shared memory: h [2][layers][samples][width], cells [groups of samples][warps][lanes], input parts [2][groups of
+/// samples][units][lanes].
 template <int kColumns, int kLayers, int kTogether>
-__global__ void __launch_bounds__(32 * (kLayers == 2 ? 2 * kMostPairUnits : kMostUnits))
+__global__ void __launch_bounds__(32 * (kLayers == 2 ? 3 * kMostPairUnits : kMostUnits))
     lstm_kernel(const __grid_constant__ Recurrence r) {
   constexpr int kWidth = 32 * kColumns;
-  constexpr bool kPair = kLayers == 2;
   extern __shared__ float memory[];
-  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
-  const int warps = static_cast<int>(blockDim.x) / 32, units = warps / kLayers, H = r.H;
-  const int which = kPair && warp >= units ? 1 : 0, gate = lane / kSlots;
-  const int unit = static_cast<int>(blockIdx.x) * units + warp - which * units;
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32, gate = lane / kSlots;
+  const int warps = static_cast<int>(blockDim.x) / 32, units = warps / roles_of(kLayers), role = warp / units, H = r.H;
+  const bool is_input = role == kLayers && kLayers > 1;  // computes the input parts of the last layer
+  const int which = is_input ? kLayers - 1 : role, source = is_input ? kLayers - 2 : role;  // the layer, and whose h it reads
+  const int unit = static_cast<int>(blockIdx.x) * units + warp % units;
   const int slot = kTogether > 1 ? lane % kSlots : 0;  // a lane's sample in a group of kTogether
   const int groups = (r.samples + kTogether - 1) / kTogether, size = kLayers * r.samples * kWidth;
-  float* const own = memory + 2 * size + warp * 32 + lane;  // a lane's part of what follows h
-  const auto cell_of = [&](int group) -> float& { return own[group * warps * 32]; };
-  const auto input_of = [&](int group) -> float& { return own[(groups + group) * warps * 32]; };
+  float* const cells = memory + 2 * size + warp * 32 + lane;
+  float* const inputs = memory + 2 * size + groups * warps * 32 + warp % units * 32 + lane;
+  const auto input_of = [&](std::int64_t step, int group) -> float& {
+    return inputs[((step & 1) * groups + group) * units * 32];
+  };
   const Layer& layer = r.layers[which];
 
-  float rows[kGates][kColumns], input_rows[kPair ? kGates : 1][kPair ? kColumns : 1];
-  load_rows(rows, layer.weight, unit, lane, r);
-  if constexpr (kPair) load_rows(input_rows, r.input_weight, which == 1 ? unit : H, lane, r);
+  float rows[kGates][kColumns];
+  load_rows(rows, is_input ? r.input_weight : layer.weight, unit, lane, r);
   float bias = 0.0F;
   if (unit < H) {
     if (layer.input_bias != nullptr) bias = element(layer.input_bias, gate * H + unit, r.width);
@@ -252,20 +265,24 @@ __global__ void __launch_bounds__(32 * (kLayers == 2 ? 2 * kMostPairUnits : kMos
   for (int group = 0; group < groups; ++group) {
     const int sample = group * kTogether + slot;
     const bool given = layer.c != nullptr && unit < H && sample < r.samples;
-    cell_of(group) = given ? layer.c[(r.first + sample) * H + unit] : 0.0F;
+    cells[group * warps * 32] = given ? layer.c[(r.first + sample) * H + unit] : 0.0F;
   }
   __syncthreads();
 
   const auto place_of = [&](std::int64_t step, int sample) { return step * r.N + r.first + sample; };
-  const auto own_input = [&](std::int64_t step, int sample) {
-    return sample < r.samples ? layer.gates[(place_of(step, sample) * kGates + gate) * H + unit] + bias : 0.0F;
-  };
-  const std::int64_t iterations = r.steps + (kPair ? kDelay : 0);
+  const std::int64_t iterations = r.steps + (kLayers - 1) * kDelay;
   for (std::int64_t iteration = 0; iteration < iterations; ++iteration) {
     float* const h = memory + (iteration & 1) * size;
-    const std::int64_t step = iteration - which * kDelay;
+    // h of the layer below is that of the second layer's next step.
+    const std::int64_t step = iteration - which * kDelay + (is_input ? 1 : 0);
     const bool computes = unit < H && step >= 0 && step < r.steps;
-    const float first_input = computes && which == 0 ? own_input(step, slot) : 0.0F;  // before the wait for h
+    float given[kMostGroups] = {};  // of the first layer: its input, before the wait for h
+#pragma unroll
+    for (int group = 0; group < kMostGroups; ++group) {
+      const int sample = group * kTogether + slot;
+      if (computes && role == 0 && sample < r.samples)
+        given[group] = layer.gates[(place_of(step, sample) * kGates + gate) * H + unit] + bias;
+    }
     copy_given<kLayers>(r, iteration, h, kWidth);
     if constexpr (kTogether == 1) {
       copy_words<kLayers>(r, iteration, h, kWidth);
@@ -275,42 +292,34 @@ __global__ void __launch_bounds__(32 * (kLayers == 2 ? 2 * kMostPairUnits : kMos
       ptx::copy_wait<0>();
     }
     __syncthreads();
-    for (int group = 0; computes && group < groups; ++group) {
+    if (!computes) continue;
+#pragma unroll
+    for (int group = 0; group < kMostGroups; ++group) {
       const int first = group * kTogether, count = min(kTogether, r.samples - first), sample = first + slot;
-      const float input = which == 1 ? input_of(group) : group == 0 ? first_input : own_input(step, sample);
-      const float sum = product<kColumns, kTogether>(rows, h + (which * r.samples + first) * kWidth, count, lane);
-      const float mine = activated(input + sum, gate == 2);
+      if (count <= 0) break;
+      const float sum = product<kColumns, kTogether>(rows, h + (source * r.samples + first) * kWidth, count, lane);
+      if (is_input) {
+        input_of(step, group) = bias + sum;
+        continue;
+      }
+      const float mine = activated((role == 0 ? given[group] : input_of(step, group)) + sum, gate == 2);
       const float forget = __shfl_sync(0xFFFFFFFF, mine, kSlots + lane % kSlots);
       const float candidate = __shfl_sync(0xFFFFFFFF, mine, 2 * kSlots + lane % kSlots);
       const float output = __shfl_sync(0xFFFFFFFF, mine, 3 * kSlots + lane % kSlots);
       if (lane % kSlots >= count) continue;
       if (gate == 0) {
-        float& c = cell_of(group);
+        float& c = cells[group * warps * 32];
         c = forget * c + mine * candidate;
         const float after = output * tanhf(c);
-        if (kTogether == 1 && iteration + 1 < iterations) {
-          unsigned long long* const word =
-              r.words + (((iteration + 1) & 1) * kLayers + which) * static_cast<std::int64_t>(r.samples) * r.pitch +
-              static_cast<std::int64_t>(sample) * r.pitch + unit;
-          ptx::store_relaxed(
-              word, static_cast<unsigned long long>(static_cast<unsigned>(iteration + 1)) << 32 | __float_as_uint(after));
-        }
+        if (kTogether == 1 && iteration + 1 < iterations) publish<kLayers>(r, iteration + 1, which, sample, unit, after);
         layer.hidden[place_of(step, sample) * H + unit] = after;
         layer.cells[place_of(step, sample) * H + unit] = c;
       }
       layer.gates[(place_of(step, sample) * kGates + gate) * H + unit] = mine;
     }
-    if (kTogether > 1 && computes && iteration + 1 < iterations) {
+    if (kTogether > 1 && !is_input && iteration + 1 < iterations) {
       __syncwarp();
       if (lane == 0) ptx::store_release(r.finished + which * H + unit, static_cast<unsigned>(iteration + 1));
-    }
-    if constexpr (kPair) {
-      // h of the first layer is that of the second one's next step.
-      if (which == 1 && unit < H && step + 1 >= 0 && step + 1 < r.steps)
-        for (int group = 0; group < groups; ++group) {
-          const int first = group * kTogether, count = min(kTogether, r.samples - first);
-          input_of(group) = bias + product<kColumns, kTogether>(input_rows, h + first * kWidth, count, lane);
-        }
     }
   }
 }
@@ -318,9 +327,9 @@ __global__ void __launch_bounds__(32 * (kLayers == 2 ? 2 * kMostPairUnits : kMos
 template <int kColumns, int kLayers, int kTogether>
 void launch(const Recurrence& recurrence, int units, cudaStream_t stream) {
   const auto kernel = lstm_kernel<kColumns, kLayers, kTogether>;
-  const int threads = 32 * units * kLayers, groups = (recurrence.samples + kTogether - 1) / kTogether;
+  const int threads = 32 * units * roles_of(kLayers), groups = (recurrence.samples + kTogether - 1) / kTogether;
   const auto shared = static_cast<std::int64_t>(sizeof(float)) *
-                      (2 * kLayers * recurrence.samples * 32 * kColumns + kLayers * groups * threads);
+                      (2 * kLayers * recurrence.samples * 32 * kColumns + groups * (threads + 2 * 32 * units));
   allow_shared_memory(kernel, shared);
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeCooperative;
