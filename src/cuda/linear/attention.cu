@@ -1,5 +1,5 @@
 // softmax(scale q k^T) v for few queries, where launches would take longer than the work. A block computes one query of one
-// head. Its warps take turns at groups of 32 keys: a lane computes the score of one key, then all lanes add the group's values,
+// head. Its warps take turns at groups of 32 keys: 8 lanes compute the scores of 8 keys, then all lanes add the group's values,
 // each its own columns. The softmax is online (Milakov and Gimelshein, arXiv 1805.02867): every warp keeps the maximum of its
 // scores and the sums relative to it, and the block adds the warps' sums in order. No atomics, so equal calls give equal bits.
 //
@@ -21,7 +21,8 @@ constexpr int kHeadMost = 128;                              // numbers of a quer
 constexpr std::int64_t kTermsMost = std::int64_t{1} << 27;  // products of all queries
 constexpr int kWarps = 8;
 constexpr int kColumns = kHeadMost / 32;  // of the values, per lane
-constexpr int kTogether = 8;              // keys whose values a lane loads before it adds them: enough loads outstanding
+constexpr int kTogether = 4;              // keys whose values a lane loads before it adds them: enough loads outstanding
+constexpr int kKeys = 8;                  // that as many lanes multiply together
 
 template <class T>
 struct Operand {
@@ -59,23 +60,51 @@ __device__ __forceinline__ T warp_sum(T value) {
   return value;
 }
 
+/// products[0] = the sum over 8 lanes of products[lane % 8]: lanes kOffset apart exchange halves.
+template <int kOffset, class A>
+__device__ __forceinline__ void add_eighths(A (&products)[kKeys], int lane) {
+  const bool upper = (lane & kOffset) != 0;
+#pragma unroll
+  for (int j = 0; j < kOffset; ++j) {
+    const A kept = upper ? products[j + kOffset] : products[j], given = upper ? products[j] : products[j + kOffset];
+    products[j] = kept + __shfl_xor_sync(~0U, given, kOffset);
+  }
+  if constexpr (kOffset > 1) add_eighths<kOffset / 2>(products, lane);
+}
+
+/// Lane l: the query times key group + l, for keys before `end`. 8 lanes multiply 8 keys, each its own vectors of every row, so
+/// that a warp reads whole lines.
 template <class T>
-__device__ __forceinline__ MathOf<T> dot(const AttentionLaunch<T>& launch, const MathOf<T>* query, const T* key) {
+__device__ __forceinline__ MathOf<T> product(const AttentionLaunch<T>& launch, const MathOf<T>* query, std::int64_t n,
+                                             std::int64_t h, std::int64_t group, std::int64_t end, int lane) {
   using A = MathOf<T>;
-  A sum = 0;
+  A products[kKeys] = {};
+  const std::int64_t first = group + lane / kKeys * kKeys;
+  const T* const rows = launch.k.row(n, h, first);
+  const int keys = static_cast<int>(end - first < kKeys ? end - first : kKeys), part = lane % kKeys;
   if (launch.by_vectors) {
     constexpr int kPack = 16 / static_cast<int>(sizeof(T));
     using Elements = Pack<T, kPack>;
-#pragma unroll 16
-    for (int d = 0; d < launch.D; d += kPack) {
-      const Elements pack = *reinterpret_cast<const Elements*>(key + d);
+#pragma unroll 1
+    for (int d = part * kPack; d < launch.D; d += kKeys * kPack) {
+      Elements packs[kKeys];
 #pragma unroll
-      for (int i = 0; i < kPack; ++i) sum += query[d + i] * convert<A>(pack.at[i]);
+      for (int j = 0; j < kKeys; ++j)
+        if (j < keys) packs[j] = *reinterpret_cast<const Elements*>(rows + j * launch.k.positions + d);
+#pragma unroll
+      for (int j = 0; j < kKeys; ++j)
+        if (j < keys)
+#pragma unroll
+          for (int i = 0; i < kPack; ++i) products[j] += query[d + i] * convert<A>(packs[j].at[i]);
     }
-    return sum;
+  } else {
+    for (int d = part; d < launch.D; d += kKeys)
+#pragma unroll
+      for (int j = 0; j < kKeys; ++j)
+        if (j < keys) products[j] += query[d] * convert<A>(rows[j * launch.k.positions + d]);
   }
-  for (int d = 0; d < launch.D; ++d) sum += query[d] * convert<A>(key[d]);
-  return sum;
+  add_eighths<kKeys / 2>(products, lane);
+  return products[0];
 }
 
 /// A warp's part of the softmax: sums relative to its greatest score. Column lane + 32*c of the values is sums[c].
@@ -101,7 +130,7 @@ __device__ __forceinline__ Part<MathOf<T>> part_of(const AttentionLaunch<T>& lau
   Part<A> part{lowest, A(0), {}};
   for (std::int64_t group = first + warp * 32; group < end; group += kWarps * 32) {
     const bool is_key = group + lane < end;
-    const A score = is_key ? dot(launch, query, launch.k.row(n, h, group + lane)) : lowest;
+    const A dot = product(launch, query, n, h, group, end, lane), score = is_key ? dot : lowest;
     const A group_greatest = warp_max(score), before = part.greatest;
     part.greatest = group_greatest > before || isnan(group_greatest) ? group_greatest : before;
     const A shrink = before == lowest ? A(0) : exp(before - part.greatest);
@@ -129,9 +158,11 @@ __device__ __forceinline__ Part<MathOf<T>> part_of(const AttentionLaunch<T>& lau
 }
 
 template <class T>
-__global__ void __launch_bounds__(kWarps * 32) attention_kernel(const __grid_constant__ AttentionLaunch<T> launch) {
+__global__ void __launch_bounds__(kWarps * 32, sizeof(MathOf<T>) == 8 ? 1 : 2)
+    attention_kernel(const __grid_constant__ AttentionLaunch<T> launch) {
   using A = MathOf<T>;
-  __shared__ A query[kHeadMost], greatest[kWarps], total[kWarps], sums[kWarps][kHeadMost];
+  __shared__ __align__(16) A query[kHeadMost];
+  __shared__ A greatest[kWarps], total[kWarps], sums[kWarps][kHeadMost];
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
   for (std::int64_t block = blockIdx.x; block < launch.blocks; block += gridDim.x) {
     const std::int64_t i = block % launch.Lq, h = block / launch.Lq % launch.H, n = block / launch.Lq / launch.H;

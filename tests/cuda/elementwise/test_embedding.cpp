@@ -13,7 +13,7 @@ using namespace polyphase::testing;
 TEST_CASE("sums of up to many tables have the host's bits") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16})
-    for (const std::int64_t Q : {1, 9, 64, 130})
+    for (const std::int64_t Q : {1, 4, 5, 9, 64, 68, 130})
       for (const bool divides : {true, false}) {
         CAPTURE(dtype);
         CAPTURE(Q);
@@ -40,5 +40,11 @@ TEST_CASE("a code outside its table is reported by the next call that waits") {
   const Tensor codes = on_gpu(Tensor::from_vector<std::int64_t>({4, 3}, {1, 2, 1}));
   CHECK(error_of<ShapeError>([&] { return embedding_sum(codes, weights).to_vector<double>(); }) ==
         "index_select: expected positions in [0, 3), got 3 (on cuda:0, in an earlier call)");
+  const std::vector<Tensor> many(6, weights[1]);
+  std::vector<std::int64_t> wrong(6, 2);
+  wrong[4] = -1;
+  CHECK(error_of<ShapeError>([&] {
+          return embedding_sum(on_gpu(Tensor::from_vector<std::int64_t>(wrong, {1, 6, 1})), many).to_vector<double>();
+        }) == "index_select: expected positions in [0, 3), got -1 (on cuda:0, in an earlier call)");
   CHECK(embedding_sum(codes.narrow(1, 0, 1), {weights[0]}).to_vector<double>().size() == 3);
 }
