@@ -1,7 +1,8 @@
-// softmax(scale q k^T) v for few queries, where launches would take longer than the work. A block computes one query of one
-// head. Its warps take turns at groups of 32 keys: 8 lanes compute the scores of 8 keys, then all lanes add the group's values,
-// each its own columns. The softmax is online (Milakov and Gimelshein, arXiv 1805.02867): every warp keeps the maximum of its
-// scores and the sums relative to it, and the block adds the warps' sums in order. No atomics, so equal calls give equal bits.
+// softmax(scale q k^T) v for few queries, where launches would take longer than the work. A block, or of many queries a warp,
+// computes one query of one head. Warps take turns at groups of 32 keys: 8 lanes compute the scores of 8 keys, then all lanes
+// add the group's values, each its own columns. The softmax is online (Milakov and Gimelshein, arXiv 1805.02867): every warp
+// keeps the maximum of its scores and the sums relative to it, and the block adds the warps' sums in order. No atomics, so
+// equal calls give equal bits.
 //
 // f16 and bf16 are converted where they are read, computed in f32, and rounded once.
 //
@@ -38,7 +39,7 @@ struct AttentionLaunch {
   Operand<T> q, k, v;
   T* out;
   std::int64_t out_samples, out_heads, out_positions;  // strides
-  std::int64_t blocks, H, Lq, Lk, window;
+  std::int64_t queries, H, Lq, Lk, window;
   int D, E;
   MathOf<T> scale;
   bool causal, by_vectors;  // k's rows are whole 16-byte vectors
@@ -83,7 +84,7 @@ __device__ __forceinline__ MathOf<T> product(const AttentionLaunch<T>& launch, c
   const T* const rows = launch.k.row(n, h, first);
   const int keys = static_cast<int>(end - first < kKeys ? end - first : kKeys), part = lane % kKeys;
   if (launch.by_vectors) {
-    constexpr int kPack = 16 / static_cast<int>(sizeof(T));
+    constexpr int kPack = 16 / static_cast<int>(sizeof(A));  // of 16 bits: fewer registers than whole vectors
     using Elements = Pack<T, kPack>;
 #pragma unroll 1
     for (int d = part * kPack; d < launch.D; d += kKeys * kPack) {
@@ -157,38 +158,83 @@ __device__ __forceinline__ Part<MathOf<T>> part_of(const AttentionLaunch<T>& lau
   return part;
 }
 
+/// The keys that a query sees, and where it is.
+struct Query {
+  std::int64_t n, h, i, begin, end;
+};
+template <class T>
+__device__ __forceinline__ Query query_of(const AttentionLaunch<T>& launch, std::int64_t index) {
+  const std::int64_t i = index % launch.Lq, h = index / launch.Lq % launch.H, n = index / launch.Lq / launch.H;
+  const std::int64_t position = i + launch.Lk - launch.Lq, end = launch.causal ? position + 1 : launch.Lk;
+  const bool is_late = launch.causal && launch.window > 0 && position >= launch.window;
+  return {n, h, i, is_late ? position - launch.window + 1 : 0, end};
+}
+
+/// The parts of one query, in shared memory.
+template <class A>
+struct Parts {
+  alignas(16) A query[kHeadMost];
+  A greatest[kWarps], total[kWarps], sums[kWarps][kHeadMost];
+};
+
+template <class A>
+__device__ __forceinline__ void keep(Parts<A>& parts, int w, const Part<A>& part, int E, int lane) {
+  if (lane == 0) parts.greatest[w] = part.greatest, parts.total[w] = part.total;
+#pragma unroll
+  for (int c = 0; c < kColumns; ++c)
+    if (lane + 32 * c < E) parts.sums[w][lane + 32 * c] = part.sums[c];
+}
+
+/// Writes a column of the result: the parts that have keys, in order.
+template <class T, class A>
+__device__ __forceinline__ void write_sum(const AttentionLaunch<T>& launch, const Query& at, const Parts<A>& parts,
+                                          int column) {
+  A most = parts.greatest[0], all = 0, sum = 0;
+  const std::int64_t keys = at.end - at.begin;
+  const int count = keys >= kWarps * 32 ? kWarps : static_cast<int>((keys + 31) / 32);
+  for (int w = 1; w < count; ++w) most = parts.greatest[w] > most || isnan(parts.greatest[w]) ? parts.greatest[w] : most;
+  for (int w = 0; w < count; ++w) {
+    const A factor = exp(parts.greatest[w] - most);
+    all += parts.total[w] * factor, sum += parts.sums[w][column] * factor;
+  }
+  launch.out[at.n * launch.out_samples + at.h * launch.out_heads + at.i * launch.out_positions + column] =
+      convert<T>(sum / all);
+}
+
+/// A block computes a query: for few of them.
 template <class T>
 __global__ void __launch_bounds__(kWarps * 32, sizeof(MathOf<T>) == 8 ? 1 : 2)
     attention_kernel(const __grid_constant__ AttentionLaunch<T> launch) {
-  using A = MathOf<T>;
-  __shared__ __align__(16) A query[kHeadMost];
-  __shared__ A greatest[kWarps], total[kWarps], sums[kWarps][kHeadMost];
+  __shared__ Parts<MathOf<T>> parts;
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
-  for (std::int64_t block = blockIdx.x; block < launch.blocks; block += gridDim.x) {
-    const std::int64_t i = block % launch.Lq, h = block / launch.Lq % launch.H, n = block / launch.Lq / launch.H;
-    const std::int64_t position = i + launch.Lk - launch.Lq, end = launch.causal ? position + 1 : launch.Lk;
-    const std::int64_t begin =
-        launch.causal && launch.window > 0 && position >= launch.window ? position - launch.window + 1 : 0;
-    __syncthreads();  // the block before has been written
-    if (thread < launch.D) query[thread] = launch.scale * convert<A>(launch.q.row(n, h, i)[thread]);
+  for (std::int64_t index = blockIdx.x; index < launch.queries; index += gridDim.x) {
+    const Query at = query_of(launch, index);
+    __syncthreads();  // the query before has been written
+    if (thread < launch.D) parts.query[thread] = launch.scale * convert<MathOf<T>>(launch.q.row(at.n, at.h, at.i)[thread]);
     __syncthreads();
-    const Part<A> part = part_of(launch, query, n, h, begin, end, warp, lane);
-    if (lane == 0) greatest[warp] = part.greatest, total[warp] = part.total;
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c)
-      if (lane + 32 * c < launch.E) sums[warp][lane + 32 * c] = part.sums[c];
+    keep(parts, warp, part_of(launch, parts.query, at.n, at.h, at.begin, at.end, warp, lane), launch.E, lane);
     __syncthreads();
-    if (thread < launch.E) {
-      A most = greatest[0];
-      for (int w = 1; w < kWarps; ++w) most = greatest[w] > most || isnan(greatest[w]) ? greatest[w] : most;
-      A all = 0, sum = 0;
-      for (int w = 0; w < kWarps; ++w) {
-        if (begin + w * 32 >= end) break;  // the warp had no keys
-        const A factor = exp(greatest[w] - most);
-        all += total[w] * factor, sum += sums[w][thread] * factor;
-      }
-      launch.out[n * launch.out_samples + h * launch.out_heads + i * launch.out_positions + thread] = convert<T>(sum / all);
-    }
+    if (thread < launch.E) write_sum(launch, at, parts, thread);
+  }
+}
+
+/// A warp computes a query, the parts of the kernel above one after another, with the same bits: for many queries no warp is
+/// without keys, and none waits for the others.
+template <class T>
+__global__ void __launch_bounds__(kWarps * 32, 2) attention_many_kernel(const __grid_constant__ AttentionLaunch<T> launch) {
+  using A = MathOf<T>;
+  __shared__ Parts<A> of_warps[kWarps];
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  Parts<A>& parts = of_warps[warp];
+  for (std::int64_t index = blockIdx.x * kWarps + warp; index < launch.queries; index += gridDim.x * kWarps) {
+    const Query at = query_of(launch, index);
+    __syncwarp();  // the query before has been written
+    for (int d = lane; d < launch.D; d += 32) parts.query[d] = launch.scale * convert<A>(launch.q.row(at.n, at.h, at.i)[d]);
+    __syncwarp();
+    for (int w = 0; w < kWarps && at.begin + w * 32 < at.end; ++w)
+      keep(parts, w, part_of(launch, parts.query, at.n, at.h, at.begin, at.end, w, lane), launch.E, lane);
+    __syncwarp();
+    for (int column = lane; column < launch.E; column += 32) write_sum(launch, at, parts, column);
   }
 }
 
@@ -202,14 +248,19 @@ void launch_attention(const Tensor& out, const AttentionInputs& in, cudaStream_t
   launch.q = operand(in.q), launch.k = operand(in.k), launch.v = operand(in.v), launch.out = static_cast<T*>(out.raw());
   launch.out_samples = out.stride(0), launch.out_heads = out.stride(1), launch.out_positions = out.stride(2);
   launch.H = in.q.size(1), launch.Lq = in.q.size(2), launch.Lk = in.k.size(2), launch.window = in.window;
-  launch.blocks = in.q.size(0) * launch.H * launch.Lq;
+  launch.queries = in.q.size(0) * launch.H * launch.Lq;
   launch.D = static_cast<int>(D), launch.E = static_cast<int>(in.v.size(3));
   launch.scale = static_cast<MathOf<T>>(in.scale), launch.causal = in.causal;
   constexpr std::int64_t kPack = 16 / sizeof(T);
   launch.by_vectors =
       (D | launch.k.samples | launch.k.heads | launch.k.positions) % kPack == 0 && is_aligned(launch.k.from, 16);
-  const auto grid = static_cast<unsigned>(std::min<std::int64_t>(launch.blocks, 1 << 20));
-  attention_kernel<T><<<grid, kWarps * 32, 0, stream>>>(launch);
+  const auto grid_of = [](std::int64_t blocks) { return static_cast<unsigned>(std::min<std::int64_t>(blocks, 1 << 20)); };
+  // From two waves of the blocks of the first kernel on.
+  if constexpr (sizeof(MathOf<T>) == 4) {
+    if (launch.queries >= std::int64_t{4} * properties(out.device().index).sm_count)
+      return attention_many_kernel<T><<<grid_of((launch.queries + kWarps - 1) / kWarps), kWarps * 32, 0, stream>>>(launch);
+  }
+  attention_kernel<T><<<grid_of(launch.queries), kWarps * 32, 0, stream>>>(launch);
 }
 
 }  // namespace
