@@ -1,7 +1,7 @@
-// softmax(scale q k^T) v for few queries, where launches would take longer than the work. A block, or of many queries a warp,
-// computes one query of one head. Warps take turns at groups of 32 keys: 8 lanes compute the scores of 8 keys, then all lanes
-// add the group's values, each its own columns. The softmax is online (Milakov and Gimelshein, arXiv 1805.02867): every warp
-// keeps the maximum of its scores and the sums relative to it, and the block adds the warps' sums in order. No atomics, so
+// softmax(scale q k^T) v for few queries, where launches would take longer than the work. A block, or of many queries a pair of
+// warps, computes one query of one head. Warps take turns at groups of 32 keys: 8 lanes compute the scores of 8 keys, then all
+// lanes add the group's values, each its own columns. The softmax is online (Milakov and Gimelshein, arXiv 1805.02867): every
+// warp keeps the maximum of its scores and the sums relative to it, and the block adds the warps' sums in order. No atomics, so
 // equal calls give equal bits.
 //
 // f16 and bf16 are converted where they are read, computed in f32, and rounded once.
@@ -22,8 +22,9 @@ constexpr int kHeadMost = 128;                              // numbers of a quer
 constexpr std::int64_t kTermsMost = std::int64_t{1} << 27;  // products of all queries
 constexpr int kWarps = 8;
 constexpr int kColumns = kHeadMost / 32;  // of the values, per lane
-constexpr int kTogether = 4;              // keys whose values a lane loads before it adds them: enough loads outstanding
+constexpr int kTogether = 8;              // keys whose values a lane loads before it adds them: enough loads outstanding
 constexpr int kKeys = 8;                  // that as many lanes multiply together
+constexpr int kShare = 2;  // warps of a query, where queries are many
 
 template <class T>
 struct Operand {
@@ -43,6 +44,7 @@ struct AttentionLaunch {
   int D, E;
   MathOf<T> scale;
   bool causal, by_vectors;  // k's rows are whole 16-byte vectors
+  bool values_by_vectors;   // v's rows are 4, 8, 16 or 32 whole packs of kColumns
 };
 
 template <class T>
@@ -108,24 +110,40 @@ __device__ __forceinline__ MathOf<T> product(const AttentionLaunch<T>& launch, c
   return products[0];
 }
 
-/// A warp's part of the softmax: sums relative to its greatest score. Column lane + 32*c of the values is sums[c].
+/// How a warp reads values: `rows` of them at once, of which a lane has columns first, first + step, ... of row `row`.
+struct Columns {
+  int rows, row, first, step;
+};
+template <class T>
+__device__ __forceinline__ Columns columns_of(const AttentionLaunch<T>& launch, int lane) {
+  if (!launch.values_by_vectors) return {1, 0, lane, 32};
+  const int lanes = launch.E / kColumns;
+  return {32 / lanes, lane / lanes, lane % lanes * kColumns, 1};
+}
+
+/// A warp's part of the softmax: sums relative to its greatest score. sums[c]: a lane's column c, of its own row of values.
 template <class A>
 struct Part {
   A greatest, total, sums[kColumns];
 };
 
-/// Columns lane, lane + 32, ... of a value.
 template <class T>
-__device__ __forceinline__ void load_values(const AttentionLaunch<T>& launch, const T* row, int lane, T (&values)[kColumns]) {
+__device__ __forceinline__ void load_values(const AttentionLaunch<T>& launch, const T* row, const Columns& columns,
+                                            Pack<T, kColumns>& values) {
+  if (launch.values_by_vectors) {
+    values = *reinterpret_cast<const Pack<T, kColumns>*>(row + columns.first);
+  } else {
 #pragma unroll
-  for (int c = 0; c < kColumns; ++c)
-    if (lane + 32 * c < launch.E) values[c] = row[lane + 32 * c];
+    for (int c = 0; c < kColumns; ++c)
+      if (columns.first + columns.step * c < launch.E) values.at[c] = row[columns.first + columns.step * c];
+  }
 }
 
 /// The keys first + 32*(own warp), first + 32*(own warp + kWarps), ... up to `end`.
 template <class T>
-__device__ __forceinline__ Part<MathOf<T>> part_of(const AttentionLaunch<T>& launch, const MathOf<T>* query, std::int64_t n,
-                                                   std::int64_t h, std::int64_t first, std::int64_t end, int warp, int lane) {
+__device__ __forceinline__ Part<MathOf<T>> part_of(const AttentionLaunch<T>& launch, const MathOf<T>* query,
+                                                   const Columns& columns, std::int64_t n, std::int64_t h, std::int64_t first,
+                                                   std::int64_t end, int warp, int lane) {
   using A = MathOf<T>;
   const A lowest = -static_cast<A>(INFINITY);
   Part<A> part{lowest, A(0), {}};
@@ -140,21 +158,28 @@ __device__ __forceinline__ Part<MathOf<T>> part_of(const AttentionLaunch<T>& lau
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) part.sums[c] *= shrink;
     const int keys = static_cast<int>(end - group < 32 ? end - group : 32);
-    for (int first_key = 0; first_key < keys; first_key += kTogether) {
-      T values[kTogether][kColumns];
-#pragma unroll
-      for (int j = 0; j < kTogether; ++j)
-        if (first_key + j < keys) load_values(launch, launch.v.row(n, h, group + first_key + j), lane, values[j]);
+    const T* const rows = launch.v.row(n, h, group);
+#pragma unroll 1
+    for (int first_key = columns.row; first_key - columns.row < keys; first_key += kTogether * columns.rows) {
+      Pack<T, kColumns> values[kTogether];
 #pragma unroll
       for (int j = 0; j < kTogether; ++j) {
-        if (first_key + j >= keys) break;
-        const A own = __shfl_sync(~0U, weight, first_key + j);
+        const int key = first_key + j * columns.rows;
+        if (key < keys) load_values(launch, rows + key * launch.v.positions, columns, values[j]);
+      }
+#pragma unroll
+      for (int j = 0; j < kTogether; ++j) {
+        const int key = first_key + j * columns.rows;
+        const A own = __shfl_sync(~0U, weight, key);
 #pragma unroll
         for (int c = 0; c < kColumns; ++c)
-          if (lane + 32 * c < launch.E) part.sums[c] += own * convert<A>(values[j][c]);
+          if (key < keys && columns.first + columns.step * c < launch.E) part.sums[c] += own * convert<A>(values[j].at[c]);
       }
     }
   }
+  for (int lanes = 32 / columns.rows; lanes < 32; lanes *= 2)
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) part.sums[c] += __shfl_xor_sync(~0U, part.sums[c], lanes);
   return part;
 }
 
@@ -178,11 +203,13 @@ struct Parts {
 };
 
 template <class A>
-__device__ __forceinline__ void keep(Parts<A>& parts, int w, const Part<A>& part, int E, int lane) {
+__device__ __forceinline__ void keep(Parts<A>& parts, int w, const Part<A>& part, const Columns& columns, int E, int lane) {
   if (lane == 0) parts.greatest[w] = part.greatest, parts.total[w] = part.total;
 #pragma unroll
-  for (int c = 0; c < kColumns; ++c)
-    if (lane + 32 * c < E) parts.sums[w][lane + 32 * c] = part.sums[c];
+  for (int c = 0; c < kColumns; ++c) {
+    const int column = columns.first + columns.step * c;
+    if (columns.row == 0 && column < E) parts.sums[w][column] = part.sums[c];
+  }
 }
 
 /// Writes a column of the result: the parts that have keys, in order.
@@ -207,34 +234,41 @@ __global__ void __launch_bounds__(kWarps * 32, sizeof(MathOf<T>) == 8 ? 1 : 2)
     attention_kernel(const __grid_constant__ AttentionLaunch<T> launch) {
   __shared__ Parts<MathOf<T>> parts;
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
+  const Columns columns = columns_of(launch, lane);
   for (std::int64_t index = blockIdx.x; index < launch.queries; index += gridDim.x) {
     const Query at = query_of(launch, index);
     __syncthreads();  // the query before has been written
     if (thread < launch.D) parts.query[thread] = launch.scale * convert<MathOf<T>>(launch.q.row(at.n, at.h, at.i)[thread]);
     __syncthreads();
-    keep(parts, warp, part_of(launch, parts.query, at.n, at.h, at.begin, at.end, warp, lane), launch.E, lane);
+    keep(parts, warp, part_of(launch, parts.query, columns, at.n, at.h, at.begin, at.end, warp, lane), columns, launch.E, lane);
     __syncthreads();
     if (thread < launch.E) write_sum(launch, at, parts, thread);
   }
 }
 
-/// A warp computes a query, the parts of the kernel above one after another, with the same bits: for many queries no warp is
-/// without keys, and none waits for the others.
+/// kShare warps compute a query, the parts of the kernel above in turns, with the same bits: for many queries fewer warps are
+/// without keys.
 template <class T>
 __global__ void __launch_bounds__(kWarps * 32, 2) attention_many_kernel(const __grid_constant__ AttentionLaunch<T> launch) {
   using A = MathOf<T>;
-  __shared__ Parts<A> of_warps[kWarps];
+  constexpr int kQueries = kWarps / kShare;
+  __shared__ Parts<A> of_queries[kQueries];
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  Parts<A>& parts = of_warps[warp];
-  for (std::int64_t index = blockIdx.x * kWarps + warp; index < launch.queries; index += gridDim.x * kWarps) {
-    const Query at = query_of(launch, index);
-    __syncwarp();  // the query before has been written
-    for (int d = lane; d < launch.D; d += 32) parts.query[d] = launch.scale * convert<A>(launch.q.row(at.n, at.h, at.i)[d]);
-    __syncwarp();
-    for (int w = 0; w < kWarps && at.begin + w * 32 < at.end; ++w)
-      keep(parts, w, part_of(launch, parts.query, at.n, at.h, at.begin, at.end, w, lane), launch.E, lane);
-    __syncwarp();
-    for (int column = lane; column < launch.E; column += 32) write_sum(launch, at, parts, column);
+  const int own = warp / kShare, share = warp % kShare, thread = share * 32 + lane;
+  const Columns columns = columns_of(launch, lane);
+  Parts<A>& parts = of_queries[own];
+  for (std::int64_t first = blockIdx.x * kQueries; first < launch.queries; first += gridDim.x * kQueries) {
+    const bool exists = first + own < launch.queries;
+    const Query at = query_of(launch, exists ? first + own : first);
+    __syncthreads();  // the queries before have been written
+    for (int d = thread; d < launch.D; d += 32 * kShare)
+      parts.query[d] = launch.scale * convert<A>(launch.q.row(at.n, at.h, at.i)[d]);
+    __syncthreads();
+    for (int w = share; w < kWarps && at.begin + w * 32 < at.end; w += kShare)
+      keep(parts, w, part_of(launch, parts.query, columns, at.n, at.h, at.begin, at.end, w, lane), columns, launch.E, lane);
+    __syncthreads();
+    if (exists)
+      for (int column = thread; column < launch.E; column += 32 * kShare) write_sum(launch, at, parts, column);
   }
 }
 
@@ -254,11 +288,16 @@ void launch_attention(const Tensor& out, const AttentionInputs& in, cudaStream_t
   constexpr std::int64_t kPack = 16 / sizeof(T);
   launch.by_vectors =
       (D | launch.k.samples | launch.k.heads | launch.k.positions) % kPack == 0 && is_aligned(launch.k.from, 16);
+  const std::int64_t E = in.v.size(3), packs = E / kColumns;
+  launch.values_by_vectors = sizeof(MathOf<T>) == 4 && E % kColumns == 0 && packs >= 4 && (packs & (packs - 1)) == 0 &&
+                             (launch.v.samples | launch.v.heads | launch.v.positions) % kColumns == 0 &&
+                             is_aligned(launch.v.from, kColumns * sizeof(T));
   const auto grid_of = [](std::int64_t blocks) { return static_cast<unsigned>(std::min<std::int64_t>(blocks, 1 << 20)); };
   // From two waves of the blocks of the first kernel on.
   if constexpr (sizeof(MathOf<T>) == 4) {
     if (launch.queries >= std::int64_t{4} * properties(out.device().index).sm_count)
-      return attention_many_kernel<T><<<grid_of((launch.queries + kWarps - 1) / kWarps), kWarps * 32, 0, stream>>>(launch);
+      return attention_many_kernel<T>
+          <<<grid_of((launch.queries * kShare + kWarps - 1) / kWarps), kWarps * 32, 0, stream>>>(launch);
   }
   attention_kernel<T><<<grid_of(launch.queries), kWarps * 32, 0, stream>>>(launch);
 }
