@@ -1,7 +1,7 @@
-// out[n, l, :] = the sum over q of table q's entry codes[n, q, l]. Of few tables a thread adds the entries of one column; of
-// more a warp has the entries of its own tables, so that a frame of a codec waits for memory twice and not twice per table.
-// Both kernels are short: for a frame, unrolled loops take the time of reading their instructions. Bytes: the entries and the
-// output; codes come from the cache.
+// out[n, l, :] = the sum over q of table q's entry codes[n, q, l]. With few tables a thread adds the entries of one column;
+// with more a warp has the entries of its own tables, so that a frame of a codec waits for memory twice and not twice per
+// table. Both kernels are short: for a frame, unrolled loops take the time of reading their instructions. Bytes: the entries
+// and the output; codes come from the cache.
 
 #include "cuda/elementwise/embedding.hpp"
 

@@ -24,7 +24,7 @@ constexpr int kWarps = 8;
 constexpr int kColumns = kHeadMost / 32;  // of the values, per lane
 constexpr int kTogether = 8;              // keys whose values a lane loads before it adds them: enough loads outstanding
 constexpr int kKeys = 8;                  // that as many lanes multiply together
-constexpr int kShare = 2;  // warps of a query, where queries are many
+constexpr int kShare = 2;                 // warps of a query, where queries are many
 
 template <class T>
 struct Operand {
@@ -110,7 +110,7 @@ __device__ __forceinline__ MathOf<T> product(const AttentionLaunch<T>& launch, c
   return products[0];
 }
 
-/// How a warp reads values: `rows` of them at once, of which a lane has columns first, first + step, ... of row `row`.
+/// How a warp reads values: `rows` of them together. A lane has columns first, first + step, ... of row `row`.
 struct Columns {
   int rows, row, first, step;
 };

@@ -1,4 +1,4 @@
-// The recurrent part of one LSTM layer, or of two layers at once, as one kernel that stays on the GPU for all steps.
+// The recurrent part of one LSTM layer, or of two layers together, as one kernel that stays on the GPU for all steps.
 //
 // A warp computes one unit of a layer. Its weights, four rows of H, stay in registers: a lane has every 32nd group of four
 // columns. In a step a block copies h of the step before to shared memory, each warp multiplies it by its rows, and four
@@ -10,7 +10,7 @@
 // published its part of that after it read step t. The blocks wait for each other, so the launch is cooperative: all of them
 // run at the same time.
 //
-// Of two layers the second one runs two steps behind the first one, in warps of the same blocks. A step of both exchanges its
+// With two layers the second one runs two steps behind the first one, in warps of the same blocks. A step of both exchanges its
 // elements once. The second layer's input part of a step, weight_ih h, is computed one step earlier by warps of its own.
 
 #include "cuda/linear/lstm.hpp"

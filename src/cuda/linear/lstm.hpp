@@ -9,7 +9,7 @@ namespace polyphase::cuda {
 
 /// Whether lstm() can compute the layer: f32, and all of its weights fit in the registers of the GPU's multiprocessors.
 [[nodiscard]] bool lstm_fits(const LstmSteps& layer, int device);
-/// Whether lstm_pair() can compute the two layers at once, of one H and with weights of one dtype.
+/// Whether lstm_pair() can compute the two layers together: of one H and with weights of one dtype.
 [[nodiscard]] bool lstm_pair_fits(const LstmSteps& first, const LstmSteps& second, int device);
 
 /// All steps of a layer in one kernel, from its gates on. Requires lstm_fits(). The bits of a step do not depend on the number
