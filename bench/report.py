@@ -3,6 +3,7 @@
 
     report.py collect NAME --commit C --date D [--set KEY=VALUE ...] [--folder F] [--checks CHECKS.tsv] [RESULT.json ...]
     report.py adopt NAME.json [NAME.json ...]
+    report.py update NAME --commit C --date D RESULT.json [RESULT.json ...]
     report.py tables
     report.py pictures
     report.py goals NAME.json [--picture PNG]
@@ -11,6 +12,7 @@
 --folder), with the machine and its software. CHECKS.tsv (tools/gpu_check.sh) adds its checks and writes their table next to it.
 `adopt` takes files that `collect` made elsewhere into docs/benchmarks, joins the parts of one run, and writes the tables. Checks that
 passed before a failed check was repaired and repeated may be of another commit, which their notes name; measurements may not.
+`update` puts results of bench/networks into docs/benchmarks/NAME.json, each with its commit, and writes the tables.
 `tables` writes every table again from docs/benchmarks, between its markers; a table without records is unchanged.
 `pictures` draws with gnuplot docs/pictures/precision.png, time against error of shape A's forward in every precision, goals.png, and
 a picture of each docs/benchmarks/network_roofline_*.json.
@@ -26,6 +28,7 @@ import subprocess
 
 import report_elementwise
 import report_goals
+import report_networks
 import report_roofline
 import report_scaling
 
@@ -107,6 +110,14 @@ def adopt(arguments):
         result["checks"] = list(checks.values())
     result["records"] = list(records.values())
     write(DOCS / "benchmarks" / pathlib.Path(arguments.results[0]).name, result)
+    tables(arguments)
+
+
+def update(arguments):
+    path = DOCS / "benchmarks" / f"{arguments.name}.json"
+    data = read(path)
+    report_networks.update(data, [read(result) for result in arguments.results], arguments.commit, arguments.date)
+    write(path, data)
     tables(arguments)
 
 
@@ -279,30 +290,14 @@ def gpu_others(name, unit, scale):
 
 
 def whole_networks(data):
-    """Every network: its time, and the ratio of each of its peers' times."""
-    records = suite(data, "networks")
-    peers = list(dict.fromkeys(peer for record in records for peer in record.get("peers", {})))
-    rows = [[r["network"], r["precision"], r["mode"], f"{r['us_burst'] / 1e3:.3f}", f"{r['us_sustained'] / 1e3:.3f}", f"{r['peak_mib']:.0f}",
-             *(f"{ratio(r, peer):.2f}" if peer in r.get("peers", {}) else "" for peer in peers)] for r in records]
-    header = ["network", "precision", "mode", "ms burst", "ms sustained", "peak MiB", *(f"x {peer}" for peer in peers)]
+    header, rows = report_networks.all_rows(suite(data, "networks"))
     return table(header, rows, 3) if rows else None
 
 
 def cpu_networks(data):
-    """Times real time of ours and of PyTorch: of records that know the audio's seconds."""
-    records = [r for r in suite(data, "networks") if r.get("seconds") and r["direction"] == "forward"]
-    times = lambda r, us: f"{r['seconds'] * 1e6 / us:.3g}"
-    rows, ratios = [], []
-    for r in records:
-        us = r.get("peers", {}).get("torch_cpu")
-        ratios += [us / r["us_burst"]] if us and r["threads"] > 1 else []
-        rows.append([r["network"], str(r["threads"]), f"{r['us_burst'] / 1e3:.4g}", times(r, r["us_burst"]),
-                     f"{us / 1e3:.4g}" if us else "", times(r, us) if us else "", f"{us / r['us_burst']:.2f}" if us else ""])
-    if not rows:
-        return None
-    head = ["network", "threads", "ms", "times real time", "PyTorch ms", "times real time", "PyTorch over ours"]
+    header, rows, ratios = report_networks.cpu_rows(suite(data, "networks"))
     mean = f"\n\nGeometric mean of PyTorch over ours: {geometric_mean(ratios):.2f}, least {min(ratios):.2f}." if ratios else ""
-    return table(head, rows, 1) + mean
+    return table(header, rows, 1) + mean if rows else None
 
 
 def gpu_memory(data):
@@ -343,6 +338,8 @@ TABLES = {
     "cpu_steps": ("cpu", cpu_steps),
     "cpu_networks": ("networks_cpu", cpu_networks),
     "gpu_networks": ("h200", whole_networks),
+    "networks_h200": ("networks_h200", lambda data: table(*report_networks.rows(data))),
+    "networks_h100": ("networks_h100", lambda data: table(*report_networks.rows(data))),
     "gpu_convolutions": ("h200", gpu_convolutions),
     "gpu_tensor_cores": ("h200", gpu_tensor_cores),
     "gpu_gradients": ("h200", gpu_gradients),
@@ -431,6 +428,12 @@ def main():
     command = commands.add_parser("adopt")
     command.add_argument("results", nargs="+")
     command.set_defaults(run=adopt)
+    command = commands.add_parser("update")
+    command.add_argument("name")
+    command.add_argument("results", nargs="+")
+    command.add_argument("--commit", required=True)
+    command.add_argument("--date", required=True)
+    command.set_defaults(run=update)
     commands.add_parser("tables").set_defaults(run=tables)
     commands.add_parser("pictures").set_defaults(run=pictures)
     command = commands.add_parser("goals")

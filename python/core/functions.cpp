@@ -1,5 +1,7 @@
 // Differentiable functions: elementwise, activations, reductions, lengths, products, normalisations, spectra.
 
+#include <nanobind/stl/tuple.h>
+
 #include "casters.hpp"
 #include "core.hpp"
 #include "ops/activations.hpp"
@@ -10,6 +12,7 @@
 #include "ops/embedding.hpp"
 #include "ops/length.hpp"
 #include "ops/linear.hpp"
+#include "ops/linear_fused.hpp"
 #include "ops/lstm.hpp"
 #include "ops/norm.hpp"
 #include "ops/reduce.hpp"
@@ -148,6 +151,39 @@ void bind_products(nb::module_& module) {
       "hidden"_a.none() = nb::none(), "cell"_a.none() = nb::none(), kUnlocked,
       "One LSTM layer over x (N, L, C): [y (N, L, H), hidden (N, H), cell (N, H)]. weight_ih (4H, C), weight_hh (4H, H), gates "
       "i, f, g, o.");
+  using Weights = std::tuple<Tensor, Tensor, std::optional<Tensor>, std::optional<Tensor>>;
+  module.def(
+      "lstm_stack",
+      [](const Tensor& x, const std::vector<Weights>& layers, const std::vector<std::pair<Tensor, Tensor>>& states) {
+        std::vector<LstmWeights> weights;
+        for (const auto& [weight_ih, weight_hh, bias_ih, bias_hh] : layers)
+          weights.push_back({weight_ih, weight_hh, bias_ih.value_or(Tensor()), bias_hh.value_or(Tensor())});
+        std::vector<LstmState> before;
+        for (const auto& [hidden, cell] : states) before.push_back({hidden, cell});
+        const LstmStackResult result = lstm_stack(x, weights, before);
+        std::vector<std::pair<Tensor, Tensor>> after;
+        for (const LstmState& state : result.states) after.emplace_back(state.hidden, state.cell);
+        return std::pair(result.y, after);
+      },
+      "x"_a, "layers"_a, "states"_a = std::vector<std::pair<Tensor, Tensor>>(), kUnlocked,
+      "LSTM layers one after another, each (weight_ih, weight_hh, bias_ih or None, bias_hh or None): (y, [(hidden, cell), "
+      "...]). "
+      "As lstm layer by layer; a GPU computes two layers of one H, at most 512, in the time of one. states: as returned, or "
+      "empty for zeros.");
+  module.def(
+      "linear_fused",
+      [](const Tensor& x, const Tensor& weight, const Tensor* bias, std::optional<double> norm_epsilon,
+         const Tensor* norm_weight, const Tensor* norm_bias, bool gelu, const Tensor* scale, const Tensor* residual) {
+        return linear_fused(x, weight, or_undefined(bias),
+                            {norm_epsilon, or_undefined(norm_weight), or_undefined(norm_bias), gelu, or_undefined(scale),
+                             or_undefined(residual)});
+      },
+      "x"_a, "weight"_a, "bias"_a.none() = nb::none(), nb::kw_only(), "norm_epsilon"_a = nb::none(),
+      "norm_weight"_a.none() = nb::none(), "norm_bias"_a.none() = nb::none(), "gelu"_a = false, "scale"_a.none() = nb::none(),
+      "residual"_a.none() = nb::none(), kUnlocked,
+      "residual + scale*gelu(linear(layer_norm(x), weight, bias)), without what is not given; norm_epsilon asks for the norm. "
+      "On a "
+      "GPU up to 8 rows are one kernel while no gradients are recorded. Differentiable.");
   module.def(
       "scaled_dot_product_attention",
       [](const Tensor& q, const Tensor& k, const Tensor& v, bool causal, std::int64_t window, std::optional<double> scale) {

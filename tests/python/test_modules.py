@@ -198,7 +198,37 @@ def test_a_residual_unit_is_its_steps():
     assert (gradient.numpy() == w1.grad.numpy()).all()
 
 
+def test_a_residual_unit_with_snake_is_its_steps():
+    x, w1, w2 = pp.randn((2, 4, 16)), pp.randn((4, 4, 3)), pp.randn((4, 4, 1))
+    alpha1, beta1, alpha2, beta2 = (pp.exp(pp.randn((4,))) for _ in range(4))
+    unit = pp.residual_unit(x, w1, None, w2, None, activation="snake", alpha1=alpha1, beta1=beta1, alpha2=alpha2, beta2=beta2)
+    middle = pp.conv1d(pp.snake_beta(x, alpha1, beta1), w1, padding=1)
+    steps = pp.conv1d(pp.snake_beta(middle, alpha2, beta2), w2, residual=x)
+    assert (unit.numpy() == steps.numpy()).all()
+
+
+def test_layers_of_an_lstm_are_single_layers():
+    def weights(channels):
+        return pp.randn((12, channels)), pp.randn((12, 3)), pp.randn((12,)), None
+    layers, x = [weights(5), weights(3)], pp.randn((2, 4, 5))
+    y, states = pp.lstm_stack(x, layers)
+    first, hidden, _ = pp.lstm(x, *layers[0])
+    second, _, cell = pp.lstm(first, *layers[1])
+    assert (y.numpy() == second.numpy()).all()
+    assert (states[0][0].numpy() == hidden.numpy()).all() and (states[1][1].numpy() == cell.numpy()).all()
+    again, _ = pp.lstm_stack(x, layers, states)
+    assert (again.numpy() != y.numpy()).any()
+
+
+def test_a_fused_product_is_its_steps():
+    x, w, b, scale, residual = pp.randn((2, 3, 8)), pp.randn((5, 8)), pp.randn((5,)), pp.randn((5,)), pp.randn((2, 3, 5))
+    fused = pp.linear_fused(x, w, b, norm_epsilon=1e-5, gelu=True, scale=scale, residual=residual)
+    steps = residual + scale * pp.gelu(pp.linear(pp.layer_norm(x), w, b))
+    assert abs(fused.numpy() - steps.numpy()).max() < 1e-5
+
+
 @pytest.mark.parametrize("make, error, text", [
+    (lambda: pp.lstm_stack(pp.zeros((1, 1, 8)), []), pp.ShapeError, "at least one layer"),
     (lambda: pp.residual_unit(pp.zeros((1, 1, 8)), pp.zeros((1, 1, 2)), None, pp.zeros((1, 1, 3)), None), pp.ShapeError, "even"),
     (lambda: pp.ConvTranspose1d(0, 1, 1), pp.ShapeError, "in_channels"),
     (lambda: pp.ConvTranspose1d(1, 1, 1, padding="both"), pp.ShapeError, "both"),

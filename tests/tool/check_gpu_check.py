@@ -245,10 +245,32 @@ def check_goals(folder: Path) -> None:
     expect("what they come to", re.search(r"^3 goals reached, 5 missed, \d+ not measured$", result.stdout, re.MULTILINE) is not None, result)
 
 
+def check_networks(folder: Path) -> None:
+    """`report.py update` replaces the records of the same network, precision and mode, keeps their peers, and writes the table."""
+    record = {"suite": "networks", "network": "mimi_stream_1x1frames", "mode": "graph", "peak_mib": 1, "us_sustained": 1}
+    old = [{**record, "precision": "fp32", "us_burst": 900, "commit": "old", "date": "D1", "peers": {"torch_eager": 12345}},
+           {**record, "precision": "f16", "us_burst": 800, "commit": "old", "date": "D1"}]
+    new = [{**record, "precision": "fp32", "us_burst": 500}, {**record, "network": "dac_44k_16x10s", "precision": "tf32", "us_burst": 99600}]
+    (folder / "docs/benchmarks/networks_h200.json").write_text(json.dumps({"device": "a GPU", "records": old}))
+    (folder / "docs/networks.md").write_text("<!-- table networks_h200 -->\n<!-- end -->\n")
+    (folder / "new.json").write_text(json.dumps({"records": new}))
+    result = subprocess.run([sys.executable, str(folder / "bench/report.py"), "update", "networks_h200", str(folder / "new.json"), "--commit",
+                             "new", "--date", "D2"], capture_output=True, text=True, timeout=60)
+    page = (folder / "docs/networks.md").read_text()
+    for row in (r"network +\| fp32 ms \| PyTorch eager \| tf32 ms \| f16 ms \| bf16 ms \| +commits",
+                r"DAC 44 kHz, 16 x 10 s +\| +\| +\| +99\.6 \| +\| +\| +new",
+                r"Mimi, a push of a Stream, 1 frame +\| +0\.500 \| +12\.3 \| +\| +0\.800 \| +\| +new old"):
+        expect(f"a row {row!r}", re.search(row, page) is not None, result)
+    records = json.loads((folder / "docs/benchmarks/networks_h200.json").read_text())["records"]
+    expect("one record each", [(r["us_burst"], r["commit"], r["date"]) for r in records] ==
+           [(500, "new", "D2"), (800, "old", "D1"), (99600, "new", "D2")], result)
+
+
 with tempfile.TemporaryDirectory() as temporary:
     scratch = Path(temporary)
     for name in ("tools/gpu_check.sh", "tools/gpu_check_sanitized.sh", "tools/gpu_check_on_request.sh", "tools/count_tests.py", "bench/report.py",
-                 "bench/report_elementwise.py", "bench/report_goals.py", "bench/report_roofline.py", "bench/report_scaling.py", "docs/benchmarks/goals.json"):
+                 "bench/report_elementwise.py", "bench/report_goals.py", "bench/report_networks.py", "bench/report_roofline.py",
+                 "bench/report_scaling.py", "docs/benchmarks/goals.json"):
         (scratch / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, scratch / name)
     (scratch / "docs/benchmarks/h200_checks.md").write_text("<!-- table gpu_checks -->\nnot run yet\n<!-- end -->\n")
@@ -259,6 +281,7 @@ with tempfile.TemporaryDirectory() as temporary:
     check_names()
     check_refusals(scratch)
     check_run(scratch)
+    check_networks(scratch)
     check_build(scratch)
 print(f"test cases: {COUNTS['passed']} passed, {COUNTS['failed']} failed, 0 skipped")
 sys.exit(1 if COUNTS["failed"] else 0)
