@@ -48,7 +48,7 @@ class TorchReader {
     else
       fail("expected a file of torch.save, a ZIP archive or its format before PyTorch 1.6");
     TorchFile result;
-    Json plain = walk(pickle_->root(), "", 0, result.tensors);
+    Json plain = walk(pickle_->root(), "", result.tensors);
     result.plain = (plain.is_object() ? plain : Json::object()).dump();
     return result;
   }
@@ -69,7 +69,7 @@ class TorchReader {
     if (order != members.end() && bytes_.substr(order->second.begin, order->second.size) != "little")
       fail("expected little-endian numbers");
     ByteReader reader(kLoad, path_, bytes_.substr(found->second.begin, found->second.size), found->second.begin);
-    pickle_.emplace(reader);
+    take_pickle(reader);
     for (auto& [name, member] : members)
       if (name.starts_with(folder + "data/")) places_.emplace(name.substr(folder.size() + 5), member);
   }
@@ -81,13 +81,12 @@ class TorchReader {
     static_cast<void>(reader.take(kMagic.size()));
     reader.expect(reader.take(kProtocol.size()) == kProtocol, "expected the protocol 1001 of torch.save");
     check_system(Pickle(reader).root());
-    pickle_.emplace(reader);
+    take_pickle(reader);
     const Pickle keys(reader);
     const auto* const list = keys.root().as<io::PickleList>();
     reader.expect(list != nullptr, "expected a list of storages");
     std::map<std::string_view, const PickleStorage*> storages;
-    std::size_t visits = 0;
-    collect(pickle_->root(), 0, visits, storages);
+    collect(pickle_->root(), storages);
     for (const PickleValue* item : list->items) {
       const auto* const key = item->as<std::string>();
       const auto storage = key == nullptr ? storages.end() : storages.find(*key);
@@ -112,15 +111,27 @@ class TorchReader {
           fail("expected little-endian numbers");
   }
 
+  void take_pickle(ByteReader& reader) {
+    pickle_.emplace(reader);
+    check_nesting(pickle_->root(), 0);
+  }
+
+  /// Containers may contain themselves, or each other many times. Before anything is made of them.
+  void check_nesting(const PickleValue& value, int depth) {
+    if (depth > kDeepest || ++visits_ > kMostVisits) fail("containers of the pickle are nested too deeply");
+    if (const auto* list = value.as<io::PickleList>())
+      for (const PickleValue* item : list->items) check_nesting(*item, depth + 1);
+    if (const auto* dict = value.as<io::PickleDict>())
+      for (const auto& [key, item] : dict->items) check_nesting(*item, depth + 1);
+  }
+
   /// Every storage by its key.
-  void collect(const PickleValue& value, int depth, std::size_t& visits,
-               std::map<std::string_view, const PickleStorage*>& storages) {
-    if (depth > kDeepest || ++visits > kMostVisits) fail("containers of the pickle are nested too deeply");
+  void collect(const PickleValue& value, std::map<std::string_view, const PickleStorage*>& storages) {
     if (const auto* tensor = value.as<PickleTensor>()) storages.emplace(tensor->storage->key, tensor->storage);
     if (const auto* list = value.as<io::PickleList>())
-      for (const PickleValue* item : list->items) collect(*item, depth + 1, visits, storages);
+      for (const PickleValue* item : list->items) collect(*item, storages);
     if (const auto* dict = value.as<io::PickleDict>())
-      for (const auto& [key, item] : dict->items) collect(*item, depth + 1, visits, storages);
+      for (const auto& [key, item] : dict->items) collect(*item, storages);
   }
 
   Tensor tensor_of(const PickleTensor& tensor, const std::string& name) {
@@ -141,8 +152,7 @@ class TorchReader {
   }
 
   /// Adds the tensors below `value` to `tensors`; returns what else there is, null where that is nothing.
-  Json walk(const PickleValue& value, const std::string& name, int depth, NamedTensors& tensors) {
-    if (depth > kDeepest || ++visits_ > kMostVisits) fail("containers of the pickle are nested too deeply");
+  Json walk(const PickleValue& value, const std::string& name, NamedTensors& tensors) {
     if (name.size() > kLongestName) fail(concat("a name is longer than ", kLongestName, " bytes"));
     const auto* const text = value.as<std::string>();
     text_ += name.size() + (text == nullptr ? 0 : text->size());
@@ -159,7 +169,7 @@ class TorchReader {
         const auto* const number = key->as<std::int64_t>();
         if (word == nullptr && number == nullptr) continue;  // None, a tuple: no name
         const std::string own = word != nullptr ? *word : std::to_string(*number);
-        Json inside = walk(*item, below(own), depth + 1, tensors);
+        Json inside = walk(*item, below(own), tensors);
         if (!inside.is_null() && is_utf8(own)) object[own] = std::move(inside);
       }
       return object.empty() ? Json() : object;
@@ -167,7 +177,7 @@ class TorchReader {
     if (const auto* list = value.as<io::PickleList>()) {
       Json array = Json::array();
       for (std::size_t i = 0; i < list->items.size(); ++i) {
-        Json inside = walk(*list->items[i], below(std::to_string(i)), depth + 1, tensors);
+        Json inside = walk(*list->items[i], below(std::to_string(i)), tensors);
         if (!inside.is_null()) array.push_back(std::move(inside));
       }
       return array.empty() ? Json() : array;
