@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "cuda/elementwise/index_check.cuh"
+#include "cuda/kernel/address.hpp"
 #include "cuda/kernel/elements.cuh"
 #include "cuda/kernel/strided.cuh"
 #include "cuda/runtime/runtime.hpp"
@@ -120,7 +121,7 @@ void launch_embed(const Tensor& out, const Tensor& codes, std::span<const Embedd
     launch.codes = static_cast<const std::int64_t*>(codes.raw()) + static_cast<std::int64_t>(first) * codes.stride(1);
     for (std::size_t q = 0; q < some.size(); ++q) {
       launch.rows[q] = static_cast<const T*>(some[q].rows.raw());
-      launch.usage[q] = some[q].usage.defined() ? static_cast<const T*>(some[q].usage.raw()) : nullptr;
+      launch.usage[q] = address_or_null<const T>(some[q].usage);
       launch.sizes[q] = some[q].rows.size(0);
     }
     if (launch.tables <= kFew) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cuda/kernel/address.hpp"
 #include "cuda/kernel/elements.cuh"
 #include "cuda/kernel/strided.cuh"
 #include "cuda/runtime/runtime.hpp"
@@ -65,9 +66,9 @@ void rope(const Tensor& out, const Tensor& x, const Rotation& rotation, cudaStre
   launch.pairs = out.numel() / 2;
   launch.by_half = Divider(half), launch.by_L = Divider(x.size(2)), launch.by_B = Divider(x.size(1));
   for (int d = 0; d < 4; ++d) launch.strides[d] = x.stride(d);
-  launch.positions = rotation.positions.defined() ? static_cast<const std::int64_t*>(rotation.positions.raw()) : nullptr;
+  launch.positions = address_or_null<const std::int64_t>(rotation.positions);
   launch.is_listed = rotation.positions.defined() && rotation.positions.numel() == x.size(2);
-  launch.frequencies = rotation.frequencies.defined() ? static_cast<const double*>(rotation.frequencies.raw()) : nullptr;
+  launch.frequencies = address_or_null<const double>(rotation.frequencies);
   launch.offset = rotation.offset;
   launch.step = -std::log(rotation.base) / static_cast<double>(std::max<std::int64_t>(1, half));
   launch.interleaved = rotation.interleaved, launch.reversed = rotation.reversed;

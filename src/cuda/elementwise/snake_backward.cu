@@ -12,6 +12,7 @@
 #include <algorithm>
 
 #include "cuda/elementwise/snake_function.cuh"
+#include "cuda/kernel/address.hpp"
 #include "cuda/kernel/elements.cuh"
 #include "cuda/kernel/strided.cuh"
 #include "cuda/memory/allocator.hpp"
@@ -114,11 +115,6 @@ __global__ void __launch_bounds__(kThreads)
     if (of_alpha != nullptr) of_alpha[channel] = convert<T>(sums.alpha / b);
     if (of_beta != nullptr) of_beta[channel] = convert<T>(-sums.beta / (b * b));
   }
-}
-
-template <class T>
-T* address_or_null(const Tensor& tensor) {
-  return tensor.defined() ? static_cast<T*>(tensor.raw()) : nullptr;
 }
 
 template <class T>

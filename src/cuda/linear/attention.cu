@@ -13,6 +13,7 @@
 #include <algorithm>
 
 #include "cuda/kernel/elements.cuh"
+#include "cuda/kernel/warp_sum.cuh"
 #include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda {
@@ -54,12 +55,6 @@ __device__ __forceinline__ T warp_max(T value) {
     const T other = __shfl_xor_sync(~0U, value, step);
     value = other > value || isnan(other) ? other : value;
   }
-  return value;
-}
-template <class T>
-__device__ __forceinline__ T warp_sum(T value) {
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(~0U, value, step);
   return value;
 }
 

@@ -11,8 +11,10 @@
 #include <algorithm>
 
 #include "cuda/elementwise/elementwise_functions.cuh"
+#include "cuda/kernel/address.hpp"
 #include "cuda/kernel/dependent_launch.cuh"
 #include "cuda/kernel/elements.cuh"
+#include "cuda/kernel/warp_sum.cuh"
 #include "cuda/ptx/prefetch.cuh"
 #include "cuda/runtime/runtime.hpp"
 
@@ -41,14 +43,6 @@ struct FewRowsLaunch {
 template <class T>
 inline constexpr int kPack = static_cast<int>(kVectorBytes / sizeof(T));
 
-/// The sum over a warp's lanes, in every lane.
-template <class A>
-__device__ __forceinline__ A warp_total(A value) {
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(~0U, value, step);
-  return value;
-}
-
 /// Layer norm of a row in shared memory by one warp, in place: sums in f64, as in reduce/row_norm.cu, four next to each other
 /// for their latency. `weights`: norm_weight and norm_bias, in shared memory too.
 template <class T>
@@ -61,7 +55,7 @@ __device__ __forceinline__ void normalize_row(const FewRowsLaunch<T>& launch, Pa
   };
   const double share = 1 / static_cast<double>(launch.K);
   double sums[4] = {}, squares[4] = {};
-  const auto total_of = [](const double(&parts)[4]) { return warp_total((parts[0] + parts[1]) + (parts[2] + parts[3])); };
+  const auto total_of = [](const double(&parts)[4]) { return warp_sum((parts[0] + parts[1]) + (parts[2] + parts[3])); };
   for_vectors([&](int v) {
     const auto pack = row[v];
 #pragma unroll
@@ -182,7 +176,7 @@ __global__ void __launch_bounds__(kWarps * 32, 2) few_rows_kernel(const __grid_c
   float own = 0;  // lane r has row r
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
-    const float total = warp_total(sums[r]);
+    const float total = warp_sum(sums[r]);
     if (lane == r) own = total;
   }
   if (split > 1) {
@@ -196,11 +190,11 @@ __global__ void __launch_bounds__(kWarps * 32, 2) few_rows_kernel(const __grid_c
 
 template <class T>
 void launch_few_rows(const Tensor& out, const LinearInputs& in, cudaStream_t stream) {
-  const auto data = [](const Tensor& tensor) { return tensor.defined() ? static_cast<const T*>(tensor.raw()) : nullptr; };
   FewRowsLaunch<T> launch{};
-  launch.x = data(in.x), launch.weight = data(in.weight), launch.bias = data(in.bias), launch.out = static_cast<T*>(out.raw());
-  launch.norm_weight = data(in.norm_weight), launch.norm_bias = data(in.norm_bias);
-  launch.scale = data(in.scale), launch.residual = data(in.residual);
+  launch.x = address_or_null<const T>(in.x), launch.weight = address_or_null<const T>(in.weight),
+  launch.bias = address_or_null<const T>(in.bias), launch.out = static_cast<T*>(out.raw());
+  launch.norm_weight = address_or_null<const T>(in.norm_weight), launch.norm_bias = address_or_null<const T>(in.norm_bias);
+  launch.scale = address_or_null<const T>(in.scale), launch.residual = address_or_null<const T>(in.residual);
   launch.rows = static_cast<int>(in.x.size(0)), launch.K = static_cast<int>(in.x.size(1));
   launch.N = static_cast<int>(in.weight.size(0));
   launch.norm_epsilon = in.norm_epsilon, launch.normalizes = in.normalizes, launch.has_gelu = in.has_gelu;

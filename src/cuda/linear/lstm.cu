@@ -21,6 +21,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "cuda/kernel/address.hpp"
 #include "cuda/memory/allocator.hpp"
 #include "cuda/ptx/acquire.cuh"
 #include "cuda/ptx/async_copy.cuh"
@@ -373,7 +374,7 @@ T* data_or_null(const Tensor& tensor) {
 }
 
 Layer layer_of(const LstmSteps& steps) {
-  const auto bytes = [](const Tensor& tensor) -> const void* { return tensor.defined() ? tensor.raw() : nullptr; };
+  const auto bytes = [](const Tensor& tensor) { return address_or_null<const void>(tensor); };
   return {steps.gates.data<float>(),    bytes(steps.weight),          bytes(steps.input_bias),    bytes(steps.hidden_bias),
           data_or_null<float>(steps.h), data_or_null<float>(steps.c), steps.hidden.data<float>(), steps.cells.data<float>()};
 }

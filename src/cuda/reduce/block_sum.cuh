@@ -1,6 +1,8 @@
 #pragma once
 // The sum over a block's threads.
 
+#include "cuda/kernel/warp_sum.cuh"
+
 namespace polyphase::cuda {
 
 /// The sum of `value` over the kWarps warps of the block, in every thread; the warps' sums are added in order. `partial`:
@@ -8,8 +10,7 @@ namespace polyphase::cuda {
 template <int kWarps>
 __device__ __forceinline__ double block_sum(double value, double (&partial)[kWarps]) {
   const int thread = static_cast<int>(threadIdx.x);
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(~0U, value, step);
+  value = warp_sum(value);
   __syncthreads();  // the sum before has been read
   if (thread % 32 == 0) partial[thread / 32] = value;
   __syncthreads();

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "cuda/kernel/address.hpp"
 #include "cuda/kernel/elements.cuh"
 #include "cuda/reduce/block_sum.cuh"
 #include "cuda/runtime/runtime.hpp"
@@ -76,7 +77,7 @@ __global__ void __launch_bounds__(kRowThreads) row_norm_kernel(const __grid_cons
 
 template <class T>
 void launch_row_norm(const NormalizedRows& out, const RowNorm& in, cudaStream_t stream) {
-  const auto data = [](const Tensor& tensor) { return tensor.defined() ? static_cast<T*>(tensor.raw()) : nullptr; };
+  const auto data = [](const Tensor& tensor) { return address_or_null<T>(tensor); };
   const RowNormLaunch<T> launch{data(in.x),      data(in.weight), data(in.bias), data(out.y), data(out.normal),
                                 data(out.scale), in.x.size(0),    in.x.size(1),  in.epsilon,  in.centres};
   const auto grid = static_cast<unsigned>(std::min<std::int64_t>(launch.rows, 1 << 20));
