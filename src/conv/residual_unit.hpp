@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 
+#include "conv/algorithm.hpp"
 #include "tensor/dtype.hpp"
 
 namespace polyphase {
@@ -18,6 +19,7 @@ struct ResidualUnit {
   bool is_snake = false;              ///< act(v) = v + sin(alpha*v)^2/beta with a channel's alpha and beta; no slope
   double scale = 1;
   DType dtype = DType::f32;
+  Precision precision = Precision::fp32;  ///< of f32: with tf32 what the convolutions read may be rounded to tf32
 
   [[nodiscard]] std::int64_t padding(std::size_t i) const { return D[i] * (K[i] - 1) / 2; }
 };

@@ -25,10 +25,11 @@ Conv1dOptions options_of(const char* name, const UnitConv1d& conv) {
   return {.padding = extent / 2, .dilation = conv.dilation};
 }
 
-// The unit in one kernel; undefined if it has to be computed in steps, as in f32 and f64 on every device.
+// The unit in one kernel; undefined if it has to be computed in steps.
 Tensor in_one_kernel(const Tensor& x, const std::array<UnitConv1d, 2>& convs, const std::array<Conv1dOptions, 2>& options,
                      double scale) {
-  if (size_of(x.dtype()) != 2) return {};
+  const Precision precision = current_precision();
+  if (x.dtype() == DType::f64 || (x.dtype() == DType::f32 && precision != Precision::tf32)) return {};
   const bool is_snake = convs[0].input.activation == Activation::snake;
   if (is_snake != (convs[1].input.activation == Activation::snake)) return {};
   const std::array inputs{x,
@@ -43,7 +44,13 @@ Tensor in_one_kernel(const Tensor& x, const std::array<UnitConv1d, 2>& convs, co
   if (x.rank() != 3 || x.numel() == 0 || autocast_dtype() || current_algorithm() != Algorithm::automatic ||
       autograd::should_record(inputs))
     return {};
-  ResidualUnit unit{.N = x.size(0), .C = x.size(1), .L = x.size(2), .is_snake = is_snake, .scale = scale, .dtype = x.dtype()};
+  ResidualUnit unit{.N = x.size(0),
+                    .C = x.size(1),
+                    .L = x.size(2),
+                    .is_snake = is_snake,
+                    .scale = scale,
+                    .dtype = x.dtype(),
+                    .precision = precision};
   std::array<UnitConvTensors, 2> tensors;
   double operations = 0;
   for (std::size_t i = 0; i < 2; ++i) {

@@ -4,6 +4,7 @@
 #include "cuda/conv/alignment.hpp"
 #include "cuda/conv/tensor_core/pipeline/mma_sync.hpp"
 #include "cuda/conv/tensor_core/pipeline/tensor_map.hpp"
+#include "cuda/conv/tensor_core/residual_unit/f32/f32.hpp"
 #include "cuda/conv/tensor_core/residual_unit/kernel.cuh"
 #include "cuda/kernel/dependent_launch.cuh"
 
@@ -72,6 +73,10 @@ bool residual_unit(const ResidualUnit& unit, const void* x, const std::array<Uni
   if (reinterpret_cast<std::uintptr_t>(x) % 16 != 0 || reinterpret_cast<std::uintptr_t>(out) % 16 != 0) return false;
   const auto tiling = make_unit_tiling(unit, gpu);
   if (!tiling) return false;
+  if (unit.dtype == DType::f32) {
+    f32_residual_unit(unit, *tiling, static_cast<const float*>(x), convs, static_cast<float*>(out), device, stream);
+    return true;
+  }
   const auto run = [&]<int kChannels>() {
     if (unit.dtype == DType::f16)
       launch<F16, UnitShape<kChannels>>(unit, *tiling, x, convs, out, device, stream);

@@ -15,27 +15,48 @@ bool is_faster_in_steps(const ResidualUnit& unit, const UnitTiling& tiling, cons
   return unit.C == 128 && unit.K[0] + unit.K[1] > 14 && tiling.blocks < gpu.sm_count / 2;
 }
 
-template <int kChannels>
-std::optional<UnitTiling> tiling_of(const ResidualUnit& unit, const DeviceProperties& gpu) {
-  using Shape = UnitShape<kChannels>;
+/// The source is copied to shared memory as it is, the operand also has the outputs. False: there is no room.
+template <class Shape>
+bool place_16_bits(const ResidualUnit& unit, UnitTiling& tiling) {
   const std::int64_t first = unit.padding(0), second = unit.padding(1);
-  if (2 * (first + second) > Shape::kPositions / 2) return std::nullopt;  // more is computed twice
-  UnitTiling tiling;
-  tiling.length = static_cast<int>(unit.L);
-  tiling.tile = static_cast<int>((Shape::kPositions - 2 * second) / 8 * 8);
-  tiling.tiles = static_cast<int>((unit.L + tiling.tile - 1) / tiling.tile);
-  tiling.pad = static_cast<int>(second);
   tiling.before = rounded_up(first + second);
   tiling.offset = tiling.before - static_cast<int>(first + second);
   tiling.source_blocks = rounded_up(tiling.tile + 2 * (first + second) + tiling.offset) / 8;
   constexpr int kWidest = 248;  // of a box: the odd multiple of 8 below the 256 of a tensor map
   const int read = std::max(tiling.source_blocks * 8, tiling.before + Shape::kPositions);
   tiling.source_boxes = (read + kWidest - 1) / kWidest;
-  if (tiling.source_boxes > Shape::kMostBoxes) return std::nullopt;
+  if (tiling.source_boxes > Shape::kMostBoxes) return false;
   tiling.source_width = 8 * (rounded_up((read + tiling.source_boxes - 1) / tiling.source_boxes) / 8 | 1);
   // Source, middle and outputs take turns.
   tiling.pitch = std::max({rounded_up(Shape::kPositions + 2 * first + tiling.offset),
                            rounded_up(Shape::kPositions + 2 * second), Shape::kStagedPitch});
+  tiling.shared_bytes = tiling.source_boxes * Shape::kChannels * tiling.source_width * 2;
+  return true;
+}
+
+/// The source of every position of the middle goes through registers, because the largest number of a block counts.
+template <class Shape>
+bool place_f32(const ResidualUnit& unit, UnitTiling& tiling) {
+  const std::int64_t first = unit.padding(0), second = unit.padding(1);
+  tiling.before = static_cast<int>(first + second);
+  tiling.pieces = (Shape::kPositions + 2 * static_cast<int>(first) + 31) / 32 * Shape::kVectors;
+  tiling.pitch = rounded_up(Shape::kPositions + 2 * std::max(first, second));
+  tiling.shared_bytes = 2 * Shape::kChannels * kUnitChannelBytes;
+  constexpr std::int64_t kMostNumbers = 1 << 30;  // of a sample: its offsets have 32 bits
+  return tiling.pieces <= Shape::kMostPieces * Shape::kWarps && unit.C * unit.L <= kMostNumbers;
+}
+
+template <int kChannels>
+std::optional<UnitTiling> tiling_of(const ResidualUnit& unit, const DeviceProperties& gpu) {
+  using Shape = UnitShape<kChannels>;
+  const std::int64_t second = unit.padding(1);
+  if (2 * (unit.padding(0) + second) > Shape::kPositions / 2) return std::nullopt;  // more is computed twice
+  UnitTiling tiling;
+  tiling.length = static_cast<int>(unit.L);
+  tiling.tile = static_cast<int>((Shape::kPositions - 2 * second) / 8 * 8);
+  tiling.tiles = static_cast<int>((unit.L + tiling.tile - 1) / tiling.tile);
+  tiling.pad = static_cast<int>(second);
+  if (!(unit.dtype == DType::f32 ? place_f32<Shape>(unit, tiling) : place_16_bits<Shape>(unit, tiling))) return std::nullopt;
   for (std::size_t i = 0; i < 2; ++i) {
     tiling.taps[i] = static_cast<int>(unit.K[i]);
     tiling.step[i] = static_cast<int>(unit.D[i]);
@@ -46,9 +67,8 @@ std::optional<UnitTiling> tiling_of(const ResidualUnit& unit, const DeviceProper
   else if (std::all_of(std::begin(tiling.slope), std::end(tiling.slope), [](float slope) { return slope > 0 && slope <= 1; }))
     tiling.kind = UnitKind::plain;
   tiling.blocks = unit.N * tiling.tiles;
-  tiling.shared_bytes = 128 + Shape::kBarrierBytes + Shape::kBiasBytes + tiling.pitch * Shape::kVectors * 16 +
-                        Shape::kStages * Shape::kStageBytes + tiling.source_boxes * kChannels * tiling.source_width * 2 +
-                        (unit.is_snake ? Shape::kSnakeBytes : 0);
+  tiling.shared_bytes += 128 + Shape::kBarrierBytes + Shape::kBiasBytes + tiling.pitch * Shape::kVectors * 16 +
+                         Shape::kStages * Shape::kStageBytes + (unit.is_snake ? Shape::kSnakeBytes : 0);
   if (tiling.shared_bytes > gpu.shared_bytes_per_block || tiling.blocks > INT32_MAX) return std::nullopt;
   constexpr int kReserved = 1024;  // by the system, of each thread block
   const bool fits = (tiling.shared_bytes + kReserved) * Shape::kBlocksPerSm <= gpu.shared_bytes_per_block + kReserved;
@@ -61,7 +81,9 @@ std::optional<UnitTiling> tiling_of(const ResidualUnit& unit, const DeviceProper
 }  // namespace
 
 std::optional<UnitTiling> make_unit_tiling(const ResidualUnit& unit, const DeviceProperties& gpu) {
-  if ((unit.dtype != DType::f16 && unit.dtype != DType::bf16) || unit.L % 8 != 0 || unit.L > kMostLength) return std::nullopt;
+  const bool is_known =
+      unit.dtype == DType::f32 ? unit.precision == Precision::tf32 : unit.dtype == DType::f16 || unit.dtype == DType::bf16;
+  if (!is_known || unit.L % 8 != 0 || unit.L > kMostLength) return std::nullopt;
   if (unit.scale != 1) return std::nullopt;  // the second sums begin with the source
   switch (unit.C) {
     case 32:

@@ -31,7 +31,10 @@ struct UnitShape {
   static constexpr int kSnakeBytes = 16 * kChannels;          ///< alpha and 1/beta of both activations
   static constexpr int kStagedPitch = kPositions + 8;         ///< of a channel of staged outputs
   static constexpr int kMostBoxes = kChannels == 32 ? 3 : 2;  ///< of the source
+  static constexpr int kMostPieces = kChannels == 192 ? 12 : kChannels == 96 ? 9 : 10;  ///< of a source of f32, of a warp
 };
+
+inline constexpr int kUnitChannelBytes = 16;  ///< what the sums of a channel need in f32 (f32/scale.cuh)
 
 /// A launch. Positions count from the first of a block's source.
 struct UnitTiling {
@@ -43,6 +46,7 @@ struct UnitTiling {
   int pad = 0;            ///< of the second convolution: the middle begins this many positions before the outputs
   int source_blocks = 0;  ///< of 8 positions that are loaded
   int source_boxes = 0, source_width = 0;  ///< its copy: boxes of source_width positions, an odd multiple of 8
+  int pieces = 0;                          ///< of a source of f32: 8 channels and 32 positions
   int pitch = 0;                           ///< positions of the operand, a multiple of 8
   int taps[2] = {}, step[2] = {};
   float slope[2] = {};

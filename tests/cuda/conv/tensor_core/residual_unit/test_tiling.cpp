@@ -49,7 +49,57 @@ void check_reads(const ResidualUnit& unit, const UnitTiling& tiling) {
   CHECK((tiling.shared_bytes + 1024) * Shape::kBlocksPerSm <= 233472);
 }
 
+template <int kChannels>
+void check_f32(const ResidualUnit& unit, const UnitTiling& tiling) {
+  using Shape = UnitShape<kChannels>;
+  const std::int64_t first = unit.padding(0), second = unit.padding(1);
+  // All positions that the first convolution reads are loaded.
+  CHECK(tiling.before == first + second);
+  CHECK(tiling.offset == 0);
+  CHECK(tiling.pieces % Shape::kVectors == 0);
+  CHECK(tiling.pieces / Shape::kVectors * 32 >= Shape::kPositions + 2 * first);
+  CHECK(tiling.pieces <= Shape::kMostPieces * Shape::kWarps);
+  CHECK(Shape::kPositions + 2 * first <= tiling.pitch);
+  CHECK(Shape::kPositions + 2 * second <= tiling.pitch);
+  // What a warp or a warpgroup stages lies in the operand.
+  const int staged = Shape::kOfPositions ? Shape::kGroups * 32 * 68 * 4 : Shape::kWarps * 16 * 40 * 4;
+  CHECK(staged <= tiling.pitch * Shape::kVectors * 16);
+  CHECK(tiling.tile + 2 * second <= Shape::kPositions);
+  CHECK(tiling.tile % 8 == 0);
+  CHECK(tiling.blocks == unit.N * tiling.tiles);
+  CHECK((tiling.shared_bytes + 1024) * Shape::kBlocksPerSm <= 233472);
+}
+
 }  // namespace
+
+TEST_CASE("residual unit: a block of f32 has what its convolutions read") {
+  for (const std::int64_t C : {32, 64, 96, 128, 192})
+    for (const bool is_snake : {false, true})
+      for (const std::int64_t K : {1, 3, 7, 11})
+        for (const std::int64_t D : {1, 3, 5, 9})
+          for (const std::int64_t L : {8, 1000, 55104}) {
+            if ((C % 96 == 0 && (!is_snake || K == 11)) || (K == 11 && D == 9)) continue;
+            const ResidualUnit unit{.N = 100,
+                                    .C = C,
+                                    .L = L,
+                                    .K = {K, is_snake ? 1 : K},
+                                    .D = {D, 1},
+                                    .is_snake = is_snake,
+                                    .dtype = DType::f32,
+                                    .precision = Precision::tf32};
+            CAPTURE(C);
+            CAPTURE(K);
+            CAPTURE(D);
+            CAPTURE(L);
+            const auto tiling = make_unit_tiling(unit, h200());
+            REQUIRE(tiling.has_value());
+            if (C == 32) check_f32<32>(unit, *tiling);
+            if (C == 64) check_f32<64>(unit, *tiling);
+            if (C == 96) check_f32<96>(unit, *tiling);
+            if (C == 128) check_f32<128>(unit, *tiling);
+            if (C == 192) check_f32<192>(unit, *tiling);
+          }
+}
 
 TEST_CASE("residual unit: a block has what its convolutions read") {
   for (const std::int64_t C : {32, 64, 128})
@@ -96,6 +146,10 @@ TEST_CASE("residual unit: other dtypes, channels, lengths, and what is slower, a
     return !make_unit_tiling(unit, h200()).has_value();
   };
   CHECK(refused([](ResidualUnit& unit) { unit.dtype = DType::f32; }));
+  CHECK_FALSE(refused([](ResidualUnit& unit) { unit.dtype = DType::f32, unit.precision = Precision::tf32; }));
+  CHECK(refused([](ResidualUnit& unit) {
+    unit.dtype = DType::f32, unit.precision = Precision::tf32, unit.N = 1, unit.L = (1 << 24) + 8;  // offsets of 32 bits
+  }));
   CHECK(refused([](ResidualUnit& unit) { unit.C = 96; }));
   CHECK(refused([](ResidualUnit& unit) { unit.L = 1001; }));
   CHECK(refused([](ResidualUnit& unit) { unit.D[0] = 100; }));

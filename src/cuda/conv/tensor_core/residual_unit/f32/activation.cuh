@@ -1,0 +1,54 @@
+#pragma once
+// The activations of a residual unit of f32, for eight numbers at a time.
+
+#include "cuda/conv/tensor_core/residual_unit/activation.cuh"
+#include "cuda/conv/tensor_core/residual_unit/tiling.hpp"
+#include "cuda/elementwise/snake_function.cuh"
+
+namespace polyphase::cuda::tensor_core {
+
+/// Snake's parameters of one channel: alpha and 1/beta.
+struct SnakeOne {
+  float alpha, inverse;
+};
+
+/// One of the unit's activations. Like 16-bit results, operands with 11 bits take the hardware's sine.
+template <UnitKind kKind>
+struct UnitF32Activation {
+  float slope;
+  const SnakePair* pairs;  ///< of all channels, in shared memory
+
+  [[nodiscard]] __device__ __forceinline__ SnakeOne of(int channel) const {
+    if constexpr (kKind == UnitKind::snake)
+      return {pairs[channel / 2].alpha[channel % 2], pairs[channel / 2].inverse[channel % 2]};
+    else
+      return {};
+  }
+  /// v = the activation of them; of_number(i): the parameters of number i. Sets `is_unfit` if one has to be computed by the
+  /// standard library's functions.
+  template <class OfNumber>
+  __device__ __forceinline__ void apply(float (&v)[8], const OfNumber& of_number, bool& is_unfit) const {
+    if constexpr (kKind == UnitKind::snake) {
+      float near[8];
+      bool is_far = false;
+#pragma unroll
+      for (int i = 0; i < 8; ++i)
+        near[i] = snake_near(SnakeAngle<true>(of_number(i).alpha), of_number(i).inverse, v[i], is_far);
+      if (is_far) {
+#pragma unroll
+        for (int i = 0; i < 8; ++i)
+          near[i] = snake_near(SnakeAngle<false>(of_number(i).alpha), of_number(i).inverse, v[i], is_unfit);
+      }
+#pragma unroll
+      for (int i = 0; i < 8; ++i) v[i] = near[i];
+    } else if constexpr (kKind == UnitKind::plain) {
+#pragma unroll
+      for (float& value : v) value = fmaxf(value, slope * value);
+    } else {
+#pragma unroll
+      for (float& value : v) value = value < 0.0F ? slope * value : value;
+    }
+  }
+};
+
+}  // namespace polyphase::cuda::tensor_core

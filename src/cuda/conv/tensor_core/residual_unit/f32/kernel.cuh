@@ -1,0 +1,147 @@
+#pragma once
+// A residual unit of f32 to the accuracy of tf32, on wgmma (sm_90a): the kernel of residual_unit/kernel.cuh with operands of
+// f16 that each block of positions scales for itself (scale.cuh).
+//
+// The source goes from memory to registers, where its largest magnitude is found, and is stored scaled; the same happens to the
+// sums of the first convolution. The source is read again where the outputs are stored: added in f32, it would not survive the
+// sums of the tensor cores.
+
+#include <cstdint>
+
+#include "cuda/conv/tensor_core/residual_unit/f32/source.cuh"
+#include "cuda/conv/tensor_core/residual_unit/f32/sums.cuh"
+
+namespace polyphase::cuda::tensor_core {
+
+/// The bits of the largest magnitudes of a block, in the shared memory that the biases of 16 bits have.
+struct UnitLargest {
+  std::uint32_t half[2], middle;  ///< of the source's halves
+  int small[3];                   ///< how many numbers have lost bits: of the source, loaded again, of the middle
+};
+
+/// A warp's largest magnitude joins those of the others.
+__device__ __forceinline__ void join_largest(std::uint32_t* all, float largest, int lane) {
+  const std::uint32_t of_warp = __reduce_max_sync(0xffffffffU, __float_as_uint(largest));
+  if (lane == 0) atomicMax(all, of_warp);
+}
+
+/// Writes what the sums of a convolution's channels need to shared memory, and waits for all threads. Returns whether weights
+/// have lost bits.
+template <class Shape>
+__device__ __forceinline__ bool load_unit_channels(const UnitF32Weights& packed, int conv, UnitChannel* channels, int thread) {
+  bool has_lost = false;
+  if (thread < Shape::kChannels) {
+    UnitChannel own = packed.channels[conv][thread];
+    has_lost = own.of_weights != 0;
+    if (packed.bias[conv] != nullptr) own.bias = packed.bias[conv][thread];
+    channels[thread] = own;
+  }
+  return __syncthreads_or(has_lost) != 0;
+}
+
+/// marks[block]: whether exact.cuh has to compute the block. Weights and channels as f32_residual_unit_pack_kernel writes them;
+/// biases may be null.
+template <UnitKind kKind, class Shape>
+__global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
+    f32_residual_unit_kernel(const __grid_constant__ UnitTiling tiling, const float* __restrict__ x,
+                             const __grid_constant__ UnitF32Weights packed, const __grid_constant__ UnitSnakes<float> snakes,
+                             float* __restrict__ out, unsigned char* __restrict__ marks) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  constexpr int kChannels = Shape::kChannels;
+  extern __shared__ __align__(16) unsigned char shared[];
+  const std::uint32_t base = (ptx::shared_address(shared) + 127) & ~127U;
+  unsigned char* const memory = shared + (base - ptx::shared_address(shared));
+  const UnitLayout<Shape> layout(base, tiling);
+  const int thread = static_cast<int>(threadIdx.x), warp = __shfl_sync(0xffffffffU, thread / 32, 0), lane = thread % 32;
+  const auto blocks = static_cast<unsigned>(tiling.blocks);
+  const UnitWeights<Shape> weights(tiling, packed.weights[0], packed.weights[1],
+                                   static_cast<int>((blocks - blockIdx.x + gridDim.x - 1) / gridDim.x));
+  wait_for_grid_before();
+  if (lane == 0) weights.begin(layout, warp);
+  auto* const largest_of = reinterpret_cast<UnitLargest*>(memory + layout.kBiases);
+  if (thread < 2) largest_of[thread] = {};
+  auto* const pairs = reinterpret_cast<SnakePair*>(memory + layout.snakes);
+  if (kKind == UnitKind::snake && thread < kChannels) {
+    const int conv = thread * 2 / kChannels;
+    pairs[thread] = snake_pair(snakes.alpha[conv], snakes.beta[conv], thread * 2 % kChannels);
+  }
+  auto* const channels =
+      reinterpret_cast<UnitChannel*>(memory + layout.snakes + (kKind == UnitKind::snake ? Shape::kSnakeBytes : 0));
+  const bool is_lossy[2] = {load_unit_channels<Shape>(packed, 0, channels, thread),
+                            load_unit_channels<Shape>(packed, 1, channels + kChannels, thread)};
+  if (Shape::kHasProducer && warp == Shape::kWarps) {
+    for (int i = Shape::kStages; lane == 0 && i < weights.total; ++i) weights.copy(layout, i);
+    return;
+  }
+  using Activation = UnitF32Activation<kKind>;
+  const Activation before_first{tiling.slope[0], pairs}, before_second{tiling.slope[1], pairs + kChannels / 2};
+  const std::uint32_t operand = base + static_cast<std::uint32_t>(layout.kOperand);
+  const auto synchronize = [] { ptx::named_barrier(1, 32 * Shape::kWarps); };
+  const auto any_of = [](bool value) { return ptx::named_barrier_or(1, 32 * Shape::kWarps, value); };
+  UnitF32Sums<Shape> sums(tiling, {.operand = operand, .source = operand, .warp = warp, .lane = lane});
+  Ring ring;
+  int done = 0;  // stages of weights
+  int turn = 0;
+#pragma unroll 1
+  for (unsigned index = blockIdx.x; index < blocks; index += gridDim.x, turn ^= 1) {
+    const UnitBlock block(tiling, index);
+    UnitLargest& largest = largest_of[turn];
+    if (index + gridDim.x >= blocks) let_dependents_start();
+    bool is_unfit = false;
+    UnitScale scale(0, kUnitSourceTarget);
+    int attempt = 0;
+#pragma unroll 1
+    for (;; ++attempt) {  // at most twice
+      int small = 0;
+#pragma unroll 1
+      for (int half = 0; half < 2; ++half) {
+        UnitF32Source<Shape> source(warp, half);
+        const float own = source.load(tiling, x, block, before_first, lane, is_unfit);
+        if (attempt == 0) join_largest(&largest.half[half], own, lane);
+        if (attempt == 0 && half == 0) {
+          synchronize();  // no warp stages outputs any more either
+          scale = UnitScale(largest.half[0], kUnitSourceTarget);
+        }
+        small += source.store(tiling, memory + layout.kOperand, scale.by, lane);
+      }
+      if (small != 0) atomicAdd(&largest.small[attempt], small);
+      ptx::fence_async_shared();
+      synchronize();
+      const std::uint32_t most = max(largest.half[0], largest.half[1]);
+      if (attempt == 1 || scale.suits(most)) break;
+      scale = UnitScale(most, kUnitSourceTarget);
+    }
+    if (thread == 0) largest_of[turn ^ 1] = {};
+    is_unfit |= !scale.fits;
+
+    sums.clear();
+    multiply_unit<ScaledF16, Shape>(layout, operand, tiling.pitch, tiling.taps[0], tiling.step[0], warp, lane, weights, done,
+                                    ring, sums);
+    const UnitRange middle{tiling.pad - block.begin, tiling.pad - block.begin + tiling.length};
+    if (const int small = largest.small[attempt]; small != 0 || is_lossy[0])
+      is_unfit |= sums.is_coarse(channels, static_cast<float>(small), middle);
+    sums.finish(channels, scale.inverse);
+    join_largest(&largest.middle, sums.activate(before_second, middle, is_unfit), lane);
+    synchronize();  // no warp reads the source's operand any more
+    scale = UnitScale(largest.middle, kUnitTarget);
+    is_unfit |= !scale.fits;
+    if (const int small = sums.store_operand(scale.by); small != 0) atomicAdd(&largest.small[2], small);
+    ptx::fence_async_shared();
+    synchronize();
+
+    sums.clear();
+    multiply_unit<ScaledF16, Shape>(layout, operand, tiling.pitch, tiling.taps[1], tiling.step[1], warp, lane, weights, done,
+                                    ring, sums);
+    const int count = min(tiling.tile, tiling.length - block.begin);
+    if (const int small = largest.small[2]; small != 0 || is_lossy[1])
+      is_unfit |= sums.is_coarse(channels + kChannels, static_cast<float>(small), {0, count});
+    sums.finish(channels + kChannels, scale.inverse);
+    const bool is_marked = any_of(is_unfit);  // no warp reads the middle any more either
+    if (thread == 0) marks[index] = is_marked ? 1 : 0;
+    const std::int64_t sample = static_cast<std::int64_t>(block.sample) * kChannels * tiling.length;
+    sums.store(memory + layout.kOperand, x + sample, out + sample, block.begin, count);
+  }
+#endif
+}
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,47 @@
+#pragma once
+// The weights of a convolution of a residual unit of f32: f16, scaled by output channel, as residual_unit_pack_kernel lays them
+// out, and what the sums of each channel need.
+
+#include <cstdint>
+
+#include "cuda/conv/tensor_core/residual_unit/f32/scale.cuh"
+
+namespace polyphase::cuda::tensor_core {
+
+inline constexpr int kUnitF32PackThreads = 128;
+
+/// of_channels[co] without bias. A block for each output channel; w (C, C, K).
+__global__ void __launch_bounds__(kUnitF32PackThreads)
+    f32_residual_unit_pack_kernel(int channels, int taps, const float* __restrict__ w, unsigned char* __restrict__ packed,
+                                  UnitChannel* __restrict__ of_channels) {
+  __shared__ float largest_of[kUnitF32PackThreads / 32], sum_of[kUnitF32PackThreads / 32];
+  const int co = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x), count = channels * taps;
+  const float* const own = w + static_cast<std::int64_t>(co) * count;
+  float largest = 0, sum = 0;
+  for (int i = thread; i < count; i += kUnitF32PackThreads) largest = fmaxf(largest, fabsf(own[i])), sum += fabsf(own[i]);
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) {
+    largest = fmaxf(largest, __shfl_xor_sync(0xffffffffU, largest, step));
+    sum += __shfl_xor_sync(0xffffffffU, sum, step);
+  }
+  if (thread % 32 == 0) largest_of[thread / 32] = largest, sum_of[thread / 32] = sum;
+  __syncthreads();
+  largest = sum = 0;
+#pragma unroll
+  for (int i = 0; i < kUnitF32PackThreads / 32; ++i) largest = fmaxf(largest, largest_of[i]), sum += sum_of[i];
+  const UnitScale scale(__float_as_uint(largest), kUnitTarget);
+  ScaledWords words(scale.by);
+  for (int i = thread; i < count; i += kUnitF32PackThreads) {
+    const int ci = i / taps, tap = i % taps;
+    reinterpret_cast<std::uint16_t*>(packed)[((tap * (channels / 8) + ci / 8) * channels + co) * 8 + ci % 8] =
+        static_cast<std::uint16_t>(words(own[i], 0.0F));
+  }
+  const int lossy = __syncthreads_count(words.has_small());
+  if (thread != 0) return;
+  // A small weight loses 2^-25 of numbers below 2^16, and 2^-12 of the sum may be lost.
+  float of_weights = lossy != 0 ? 8.0F * static_cast<float>(count) : 0.0F;
+  if (!scale.fits) of_weights = INFINITY;
+  of_channels[co] = {scale.inverse, 0.0F, sum * scale.by * 0x1p-13F, of_weights};
+}
+
+}  // namespace polyphase::cuda::tensor_core

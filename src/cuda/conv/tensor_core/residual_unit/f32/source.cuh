@@ -1,0 +1,74 @@
+#pragma once
+// A block's source of a residual unit of f32: loaded to registers, activated, scaled, and stored as the operand.
+
+#include <cstdint>
+
+#include "cuda/conv/tensor_core/residual_unit/f32/scale.cuh"
+#include "cuda/conv/tensor_core/residual_unit/kernel.cuh"
+
+namespace polyphase::cuda::tensor_core {
+
+/// Half of a warp's pieces of 32 positions: a lane has 8 channels of a position in each.
+template <class Shape>
+struct UnitF32Source {
+  static constexpr int kPieces = (Shape::kMostPieces + 1) / 2;
+  float values[kPieces][8];
+  int first;  ///< piece of this warp
+
+  __device__ __forceinline__ UnitF32Source(int warp, int half) : first(warp + half * kPieces * Shape::kWarps) {}
+  /// Loads and activates; numbers outside the sample are zeros. Returns the largest magnitude.
+  template <class Activation>
+  __device__ __forceinline__ float load(const UnitTiling& tiling, const float* __restrict__ x, const UnitBlock& block,
+                                        const Activation& activation, int lane, bool& is_unfit) {
+    const int begin = block.begin - tiling.before + lane;
+    const auto length = static_cast<std::uint32_t>(tiling.length);
+    const auto* const sample =
+        reinterpret_cast<const unsigned char*>(x + static_cast<std::int64_t>(block.sample) * Shape::kChannels * tiling.length);
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      const int piece = first + i * Shape::kWarps, position = begin + piece / Shape::kVectors * 32;
+      const bool exists = piece < tiling.pieces && position >= 0 && position < tiling.length;
+      const std::uint32_t at =
+          static_cast<std::uint32_t>(piece % Shape::kVectors * 8) * length + static_cast<std::uint32_t>(exists ? position : 0);
+#pragma unroll
+      for (std::uint32_t c = 0; c < 8; ++c)
+        values[i][c] = exists ? __ldg(reinterpret_cast<const float*>(sample + (at + c * length) * 4)) : 0.0F;
+    }
+    float largest = 0;
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      const int vector = (first + i * Shape::kWarps) % Shape::kVectors;
+      activation.apply(
+          values[i], [&](int c) { return activation.of(vector * 8 + c); }, is_unfit);
+#pragma unroll
+      for (int c = 0; c < 8; ++c) largest = fmaxf(largest, fabsf(values[i][c]));
+    }
+    return largest;
+  }
+  /// Stores the scaled numbers. Returns how many have lost bits.
+  [[nodiscard]] __device__ __forceinline__ int store(const UnitTiling& tiling, unsigned char* operand, float scale,
+                                                     int lane) const {
+    ScaledWords words(scale);
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      const int piece = first + i * Shape::kWarps, position = piece / Shape::kVectors * 32 + lane;
+      uint4 vector;
+      vector.x = words(values[i][0], values[i][1]);
+      vector.y = words(values[i][2], values[i][3]);
+      vector.z = words(values[i][4], values[i][5]);
+      vector.w = words(values[i][6], values[i][7]);
+      if (position < tiling.pitch)
+        *reinterpret_cast<uint4*>(operand + (piece % Shape::kVectors * tiling.pitch + position) * 16) = vector;
+    }
+    int small = 0;
+    if (words.has_small()) {
+#pragma unroll
+      for (int i = 0; i < kPieces; ++i)
+#pragma unroll
+        for (int c = 0; c < 8; ++c) small += words.is_small(values[i][c]) ? 1 : 0;
+    }
+    return small;
+  }
+};
+
+}  // namespace polyphase::cuda::tensor_core

@@ -1,0 +1,272 @@
+// Residual units of f32 to the accuracy of tf32.
+
+#include "cuda/conv/tensor_core/residual_unit/f32/f32.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "../unit_operands.hpp"
+#include "ops/activations.hpp"
+#include "support/skip.hpp"
+
+using namespace polyphase;
+using namespace polyphase::testing;
+
+namespace {
+
+ResidualUnit unit_of(std::int64_t N, std::int64_t C, std::int64_t L, std::int64_t K, std::int64_t D, bool is_snake = false) {
+  return {.N = N,
+          .C = C,
+          .L = L,
+          .K = {K, is_snake ? 1 : K},
+          .D = {D, 1},
+          .slope = {kSlope, kSlope},
+          .is_snake = is_snake,
+          .dtype = DType::f32,
+          .precision = Precision::tf32};
+}
+
+/// What the steps in tf32 may be wrong by, with one rounding error of 2^-12 for each operand: number by number.
+Tensor largest_errors(const ResidualUnit& unit, const Operands& operands) {
+  const NoGradGuard no_grad;
+  const auto rounded = [](const Tensor& tensor) { return tensor.defined() ? tensor.to(DType::f32).to(DType::f64) : tensor; };
+  const Tensor x = rounded(operands.x);
+  const auto activated = [&](const Tensor& v, std::size_t i) {
+    if (!unit.is_snake) return leaky_relu(v, unit.slope[i]);
+    return snake_beta(v, rounded(operands.alphas[i]), rounded(operands.betas[i]));
+  };
+  const auto absolute = [](const Tensor& v) { return v.defined() ? leaky_relu(v, -1.0) : v; };
+  const auto options = [&](std::size_t i) { return Conv1dOptions{.padding = unit.padding(i), .dilation = unit.D[i]}; };
+  const Tensor read = activated(x, 0), w0 = rounded(operands.weights[0]), b0 = rounded(operands.biases[0]);
+  const Tensor middle = conv1d(read, w0, b0, options(0));
+  const Tensor of_middle = conv1d(absolute(read), absolute(w0), absolute(b0), options(0)) * 0x1p-11;
+  // The derivative of Snake: 1 + alpha/beta at most.
+  double steepest = 1;
+  if (unit.is_snake)
+    for (std::size_t c = 0; c < static_cast<std::size_t>(unit.C); ++c)
+      steepest = std::max(steepest, 1 + operands.alphas[1].to_vector<double>()[c] / operands.betas[1].to_vector<double>()[c]);
+  const Tensor of_read = of_middle * steepest + absolute(activated(middle, 1)) * 0x1p-11;
+  const Tensor w1 = absolute(rounded(operands.weights[1])), b1 = absolute(rounded(operands.biases[1]));
+  return conv1d(of_read, w1, b1.defined() ? b1 * 0x1p-11 : b1, options(1)) * 1.02 + absolute(x) * 0x1p-22;
+}
+
+/// The largest error in units of what is allowed.
+double worst(const ResidualUnit& unit, const Operands& operands) {
+  const Tensor y = computed(unit, operands);
+  REQUIRE(y.defined());
+  const std::vector<double> got = values(y), exact = values(in_steps(unit, operands, DType::f64)),
+                            allowed = values(largest_errors(unit, operands));
+  double most = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double error = std::abs(got[i] - exact[i]);
+    if (!(error <= 0x1p-148)) most = std::max(most, std::isfinite(error) ? error / allowed[i] : 1e300);
+  }
+  return most;
+}
+
+/// x[n][c][l] = factor(n, c, l)*x[n][c][l].
+void scale_source(Operands& operands, const std::function<double(std::int64_t, std::int64_t, std::int64_t)>& factor) {
+  std::vector<double> x = operands.x.to_vector<double>();
+  const std::int64_t C = operands.x.size(1), L = operands.x.size(2);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const auto at = static_cast<std::int64_t>(i);
+    x[i] *= factor(at / L / C, at / L % C, at % L);
+  }
+  operands.x = Tensor::from_vector(x, operands.x.shape());
+}
+
+}  // namespace
+
+TEST_CASE("residual unit of f32: sums of small integers are exact") {
+  if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
+  struct Case {
+    std::int64_t C, K, D, L, N;
+    bool is_snake;
+  };
+  const std::vector<Case> cases{{32, 3, 1, 504, 140, false},  {32, 11, 5, 1000, 70, false}, {32, 7, 3, 8, 140, false},
+                                {64, 3, 5, 248, 140, false},  {64, 7, 1, 512, 70, false},   {64, 11, 5, 1480, 30, false},
+                                {128, 3, 3, 256, 140, false}, {128, 7, 5, 744, 50, false},  {128, 11, 5, 480, 70, false},
+                                {64, 1, 1, 264, 140, false},  {32, 3, 5, 5000, 60, false},  {64, 3, 3, 2000, 80, false},
+                                {128, 3, 1, 1000, 80, false}, {32, 7, 9, 2000, 20, true},   {64, 7, 9, 3000, 3, true},
+                                {96, 7, 1, 8, 3, true},       {96, 7, 3, 248, 140, true},   {96, 7, 9, 5000, 20, true},
+                                {128, 7, 9, 2000, 20, true},  {192, 7, 1, 136, 140, true},  {192, 7, 9, 4000, 10, true}};
+  for (const Case& c : cases) {
+    CAPTURE(c.C);
+    CAPTURE(c.K);
+    CAPTURE(c.D);
+    CAPTURE(c.L);
+    CAPTURE(c.is_snake);
+    check_exact(unit_of(c.N, c.C, c.L, c.K, c.D, c.is_snake));
+  }
+}
+
+TEST_CASE("residual unit of f32: random numbers are within tf32's error, with the same bits every time") {
+  if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
+  for (const bool is_snake : {false, true})
+    for (const std::int64_t C : {32, 64, 96, 128, 192}) {
+      if (C % 96 == 0 && !is_snake) continue;
+      const ResidualUnit unit = unit_of(4, C, 1200, 7, 3, is_snake);
+      const Operands operands = random_operands(unit);
+      CAPTURE(C);
+      CAPTURE(is_snake);
+      const double error = worst(unit, operands);
+      MESSAGE(C, " channels", is_snake ? ", Snake" : "", ": ", error, " of what is allowed");
+      CHECK(error <= 1);
+      const std::vector<double> first = values(computed(unit, operands));
+      for (int run = 0; run < 20; ++run) CHECK(values(computed(unit, operands)) == first);
+    }
+}
+
+TEST_CASE("residual unit of f32: convolutions of different sizes, slopes of any kind") {
+  if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
+  for (const std::int64_t C : {32, 64, 128})
+    for (const std::array<double, 2>& slopes : std::vector<std::array<double, 2>>{{0, 0}, {1, 1}, {2, -1}, {0.5, 0}}) {
+      ResidualUnit unit = unit_of(20, C, 600, 7, 1);
+      unit.K[1] = 3, unit.D[1] = 4, unit.slope = slopes;
+      const Operands operands = integer_operands(unit, 3, true);
+      CAPTURE(C);
+      CAPTURE(slopes[0]);
+      CHECK(max_difference(computed(unit, operands), in_steps(unit, operands, DType::f64)) == 0);
+    }
+}
+
+TEST_CASE("residual unit of f32: numbers of very different magnitudes are as accurate as others") {
+  if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
+  std::mt19937_64 random(3);
+  const auto log_uniform = [&](double digits) {
+    return std::pow(10.0, -std::uniform_real_distribution<double>(0, digits)(random));
+  };
+  struct Kind {
+    std::string name;
+    std::function<void(Operands&)> change;
+  };
+  const auto scaled = [&](auto factor) { return [=](Operands& operands) { scale_source(operands, factor); }; };
+  const auto weights_by = [](std::size_t conv, bool by_output, double digits) {
+    return [=](Operands& operands) {
+      Tensor& w = operands.weights[conv];
+      std::vector<double> values = w.to_vector<double>();
+      const std::int64_t C = w.size(0), K = w.size(2);
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const auto at = static_cast<std::int64_t>(i), channel = by_output ? at / K / C : at / K % C;
+        values[i] *= std::pow(10.0, -digits * static_cast<double>(channel) / static_cast<double>(C));
+      }
+      w = Tensor::from_vector(values, w.shape());
+    };
+  };
+  using I = std::int64_t;
+  const std::vector<Kind> kinds{
+      {"log-uniform to 1e-6", scaled([&](I, I, I) { return log_uniform(6); })},
+      {"log-uniform to 1e-30", scaled([&](I, I, I) { return log_uniform(30); })},
+      {"half of each row at 1e-4", scaled([](I, I, I l) { return l < 500 ? 1.0 : 1e-4; })},
+      {"half of each row at 1e-10", scaled([](I, I, I l) { return l < 500 ? 1.0 : 1e-10; })},
+      {"the first half of each row at 1e-10", scaled([](I, I, I l) { return l < 500 ? 1e-10 : 1.0; })},
+      {"the first half of each row zero", scaled([](I, I, I l) { return l < 500 ? 0.0 : 1e-10; })},
+      {"channels at 1e-12", scaled([](I, I c, I) { return c % 2 == 0 ? 1.0 : 1e-12; })},
+      {"one channel at 1e12", scaled([](I, I c, I) { return c == 5 ? 1e12 : 1.0; })},
+      {"loud every 64", scaled([](I, I, I l) { return l % 64 == 0 ? 1e9 : 1.0; })},
+      {"an outlier", scaled([](I n, I c, I l) { return n == 1 && c == 3 && l == 700 ? 1e30 : 1.0; })},
+      {"samples at 1e-30", scaled([](I n, I, I) { return n == 0 ? 1.0 : 1e-30; })},
+      {"all at 1e-30", scaled([](I, I, I) { return 1e-30; })},
+      {"all at 1e30", scaled([](I, I, I) { return 1e30; })},
+      {"subnormal", scaled([](I, I, I) { return 1e-39; })},
+      {"the first weights by output", weights_by(0, true, 20)},
+      {"the first weights by input", weights_by(0, false, 20)},
+      {"the second weights by output", weights_by(1, true, 20)},
+      {"the second weights by input", weights_by(1, false, 20)},
+      {"small first weights", [](Operands& o) { o.weights[0] = o.weights[0] * 1e-33; }},
+      {"large second weights", [](Operands& o) { o.weights[1] = o.weights[1] * 1e33; }},
+  };
+  for (const Kind& kind : kinds)
+    for (const I C : {32, 64, 96, 128, 192}) {
+      const ResidualUnit unit = unit_of(2, C, 1000, 3, 5, C % 96 == 0);
+      Operands operands = random_operands(unit);
+      for (Tensor& bias : operands.biases) bias = {};
+      kind.change(operands);
+      CAPTURE(kind.name);
+      CAPTURE(C);
+      CHECK(worst(unit, operands) <= 1);
+    }
+}
+
+TEST_CASE("residual unit of f32: Snake far from zero, and with beta zero") {
+  if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
+  for (const std::int64_t C : {32, 96, 192})
+    for (const double largest : {200.0, 1e9}) {
+      const ResidualUnit unit = unit_of(2, C, 512, 7, 1, true);
+      Operands operands = random_operands(unit);
+      operands.x = operands.x * largest;
+      CAPTURE(C);
+      CAPTURE(largest);
+      // The sine of numbers that are rounded at this magnitude says little.
+      if (largest < 1e6) CHECK(worst(unit, operands) <= 1);
+      const auto finite = [&] {
+        const std::vector<double> y = values(computed(unit, operands));
+        return std::count_if(y.begin(), y.end(), [](double v) { return std::isfinite(v); });
+      };
+      CHECK(finite() == 2 * C * 512);
+      std::vector<double> beta = operands.betas[1].to_vector<double>();
+      beta[5] = 0;
+      operands.betas[1] = Tensor::from_vector(beta, {C});
+      CHECK(finite() == 0);
+    }
+}
+
+TEST_CASE("residual unit of f32: NaN and infinity reach what reads them, and nothing else, nor the next call") {
+  if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
+  const ResidualUnit unit = unit_of(140, 64, 504, 3, 5);
+  const Operands operands = random_operands(unit);
+  const std::vector<double> clean = values(computed(unit, operands));
+  for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    std::vector<double> x = operands.x.to_vector<double>();
+    const std::int64_t at = 250;  // of sample 7, at the edge of two blocks
+    x[static_cast<std::size_t>((7 * 64 + 3) * 504 + at)] = bad;
+    Operands spoilt = operands;
+    spoilt.x = Tensor::from_vector(x, operands.x.shape());
+    const std::vector<double> y = values(computed(unit, spoilt));
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      const auto l = static_cast<std::int64_t>(i % 504), sample = static_cast<std::int64_t>(i / 504 / 64);
+      // Three taps of 5, then three of 1: -6 to -4, -1 to 1, 4 to 6.
+      const std::int64_t d = std::abs(l - at);
+      const bool is_reached = sample == 7 && (d <= 1 || (d >= 4 && d <= 6));
+      // Blocks with an infinity are computed by another kernel.
+      if (std::isfinite(y[i]) == is_reached || (!is_reached && std::abs(y[i] - clean[i]) > (sample == 7 ? 0.02 : 0))) {
+        FAIL_CHECK(bad, " in sample ", sample, ", position ", l, ": ", y[i], " instead of ", clean[i]);
+        break;
+      }
+    }
+    CHECK(values(computed(unit, operands)) == clean);
+  }
+}
+
+TEST_CASE("residual unit of f32: residual_unit() uses it in tf32 alone, and a recorded graph follows new weights") {
+  if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
+  const DeviceGuard on_gpu(Device::cuda(0));
+  const NoGradGuard no_grad;
+  const auto make = [&](const Shape& shape, std::uint64_t seed) {
+    return (random_f64(shape, seed) * 0.1).to(DType::f32).to(Device::cuda(0));
+  };
+  const Tensor x = make({140, 64, 256}, 1), b = make({64}, 2);
+  Tensor w1 = make({64, 64, 3}, 3), w2 = make({64, 64, 3}, 4), y;
+  const auto run = [&] { return residual_unit(x, {w1, b, 1, {}}, {w2, b, 1, {}}); };
+  const std::vector<double> in_fp32 = values(run());
+  const PrecisionGuard guard(Precision::tf32);
+  const Tensor out = Tensor::empty_like(x);
+  ResidualUnit unit = unit_of(140, 64, 256, 3, 1);
+  unit.slope = {1, 1};
+  REQUIRE(backend_of(x.device()).residual_unit(unit, x, {{{w1, b}, {w2, b}}}, out));
+  CHECK(values(run()) == values(out));
+  CHECK(values(out) != in_fp32);
+  cuda::Graph graph = cuda::capture([&] { y = run(); }, 0);
+  graph.replay();
+  CHECK(values(y) == values(run()));
+  w1.copy_(make({64, 64, 3}, 5));
+  graph.replay();
+  CHECK(values(y) == values(run()));
+}

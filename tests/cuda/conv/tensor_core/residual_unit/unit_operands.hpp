@@ -1,0 +1,120 @@
+#pragma once
+// Units for the tests of residual_unit's kernels, and their results by the kernel and in steps.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "autograd/no_grad.hpp"
+#include "cuda/conv/tensor_core/pipeline/mma_sync.hpp"
+#include "cuda/cuda.hpp"
+#include "cuda/runtime/runtime.hpp"
+#include "device/backend.hpp"
+#include "ops/conv.hpp"
+#include "ops/elementwise.hpp"
+#include "support/helpers.hpp"
+
+namespace polyphase::testing {
+
+inline constexpr double kSlope = 0.5;
+
+/// A unit's tensors in f64 on the CPU.
+struct Operands {
+  Tensor x, weights[2], biases[2];
+  Tensor alphas[2], betas[2];  // with Snake
+};
+
+inline UnitConv1d conv_of(const Operands& operands, std::size_t i, const ResidualUnit& unit, DType dtype, Device device) {
+  const auto moved = [&](const Tensor& tensor) { return tensor.defined() ? tensor.to(dtype).to(device) : tensor; };
+  ConvInputOptions input{Activation::leaky_relu, unit.slope[i]};
+  if (unit.is_snake) input = {Activation::snake, 0, moved(operands.alphas[i]), moved(operands.betas[i])};
+  return {moved(operands.weights[i]), moved(operands.biases[i]), unit.D[i], input};
+}
+
+inline UnitConvTensors tensors_of(const UnitConv1d& conv) {
+  return {conv.weight, conv.bias, conv.input.alpha, conv.input.beta};
+}
+
+/// The kernel's result in f64; undefined where it refuses.
+inline Tensor computed(const ResidualUnit& unit, const Operands& operands) {
+  const Device gpu = Device::cuda(0);
+  const UnitConv1d first = conv_of(operands, 0, unit, unit.dtype, gpu), second = conv_of(operands, 1, unit, unit.dtype, gpu);
+  const Tensor x = operands.x.to(unit.dtype).to(gpu), out = Tensor::full(x.shape(), 77, {.dtype = unit.dtype, .device = gpu});
+  if (!backend_of(gpu).residual_unit(unit, x, {tensors_of(first), tensors_of(second)}, out)) return {};
+  return out.cpu().to(DType::f64);
+}
+
+/// The steps in `dtype` on the CPU, in f64; `dtype` f64 has no roundings but those of the operands to the unit's dtype.
+inline Tensor in_steps(const ResidualUnit& unit, const Operands& operands, DType dtype) {
+  Operands rounded = operands;
+  const auto round = [&](Tensor& tensor) {
+    if (tensor.defined()) tensor = tensor.to(unit.dtype).to(DType::f64);
+  };
+  round(rounded.x);
+  for (std::size_t i = 0; i < 2; ++i)
+    for (Tensor* each : {&rounded.weights[i], &rounded.biases[i], &rounded.alphas[i], &rounded.betas[i]}) round(*each);
+  const NoGradGuard no_grad;
+  return residual_unit(rounded.x.to(dtype), conv_of(rounded, 0, unit, dtype, Device::cpu()),
+                       conv_of(rounded, 1, unit, dtype, Device::cpu()), unit.scale)
+      .to(DType::f64);
+}
+
+/// Small integers, mostly zeros: all sums are exact in 8 bits.
+inline Tensor sparse_integers(const Shape& shape, double share, std::uint64_t seed) {
+  const std::vector<double> random = uniform_f64(shape, -1, 1, seed).to_vector<double>();
+  std::vector<double> values(random.size());
+  std::transform(random.begin(), random.end(), values.begin(), [share](double v) {
+    if (std::abs(v) < 1 - share) return 0.0;
+    return v < 0 ? -2.0 : 2.0;
+  });
+  return Tensor::from_vector(values, shape);
+}
+
+/// `per_sum`: about how many terms of a sum are not zero.
+inline Operands integer_operands(const ResidualUnit& unit, double per_sum, bool with_bias) {
+  Operands operands;
+  operands.x = sparse_integers({unit.N, unit.C, unit.L}, 0.5, 1);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const double share = std::min(1.0, per_sum / static_cast<double>(unit.C * unit.K[i]));
+    operands.weights[i] = sparse_integers({unit.C, unit.C, unit.K[i]}, share, 2 + i);
+    if (with_bias) operands.biases[i] = sparse_integers({unit.C}, 0.5, 4 + i);
+    // Snake of alpha 0 changes nothing.
+    operands.alphas[i] = Tensor::zeros({unit.C}, {.dtype = DType::f64});
+    operands.betas[i] = Tensor::full({unit.C}, 1, {.dtype = DType::f64});
+  }
+  return operands;
+}
+
+inline Operands random_operands(const ResidualUnit& unit) {
+  Operands operands;
+  operands.x = random_f64({unit.N, unit.C, unit.L}, 1);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const double deviation = 1 / std::sqrt(static_cast<double>(unit.C * unit.K[i]));
+    operands.weights[i] = random_f64({unit.C, unit.C, unit.K[i]}, 2 + i) * deviation;
+    operands.biases[i] = random_f64({unit.C}, 4 + i);
+    operands.alphas[i] = uniform_f64({unit.C}, 0.2, 3, 6 + i), operands.betas[i] = uniform_f64({unit.C}, 0.2, 3, 8 + i);
+  }
+  return operands;
+}
+
+inline std::vector<double> values(const Tensor& tensor) { return tensor.detach().cpu().to(DType::f64).to_vector<double>(); }
+
+/// The kernel against f64 on small integers.
+inline void check_exact(const ResidualUnit& unit) {
+  const bool is_f16 = unit.dtype != DType::bf16;  // or f32 to the accuracy of tf32, which has as many bits
+  const Operands operands = integer_operands(unit, is_f16 ? 8 : 3, unit.L % 16 == 0);
+  const Tensor y = computed(unit, operands);
+  REQUIRE(y.defined());
+  const Tensor exact = in_steps(unit, operands, DType::f64);
+  // bf16 has 8 bits.
+  REQUIRE(max_difference(exact, Tensor::zeros(exact.shape(), {.dtype = DType::f64})) <= (is_f16 ? 2000 : 240));
+  CHECK(max_difference(y, exact) == 0);
+}
+
+inline bool has_kernel() {
+  return cuda::device_count() > 0 && cuda::properties(0).arch() == 90 && !cuda::tensor_core::uses_mma(90);
+}
+
+}  // namespace polyphase::testing
