@@ -33,6 +33,20 @@ void train(Group& group, int steps, const std::function<void(int step)>& before 
   }
 }
 
+// Tells a test that the ranks have met: on a busy machine they take long to start.
+class Meeting {
+ public:
+  void enter(int rank) const { std::ofstream(mark(rank)).flush(); }
+  void wait_for(int world) const {
+    for (int rank = 0; rank < world; ++rank)
+      for (int turn = 0; turn < 2000 && !std::filesystem::exists(mark(rank)); ++turn) sleep_ms(10);
+  }
+
+ private:
+  [[nodiscard]] std::string mark(int rank) const { return folder_.file(concat("met", rank)); }
+  TemporaryDirectory folder_;
+};
+
 constexpr int kForEver = 1'000'000;
 
 // All ranks but the guilty one ended with code 1 in time, and exactly the first of them printed.
@@ -55,15 +69,13 @@ TEST_CASE("watchdog: a killed rank at a random moment ends all others with its n
   for (int i = 0; i < kills; ++i) {
     const int world = 2 + i % 3;
     const int guilty = static_cast<int>(random() % static_cast<unsigned>(world));
-    const TemporaryDirectory folder;
-    const auto met = [&](int rank) { return folder.file(concat("met", rank)); };
+    const Meeting meeting;
     Job job(world, [&](int rank) {
       Group group = init();
-      std::ofstream(met(rank)).flush();
+      meeting.enter(rank);
       train(group, kForEver);
     });
-    for (int rank = 0; rank < world; ++rank)
-      for (int turn = 0; turn < 2000 && !std::filesystem::exists(met(rank)); ++turn) sleep_ms(10);
+    meeting.wait_for(world);
     sleep_ms(static_cast<int>(random() % 300));
     job.signal(guilty, SIGKILL);
     const std::vector<RankResult> results = job.wait();
@@ -78,10 +90,13 @@ TEST_CASE("watchdog: a killed rank at a random moment ends all others with its n
 
 TEST_CASE("watchdog: a stopped rank is named by those that wait for it, and ends when it goes on") {
   for (const int guilty : {0, 1, 2}) {
-    Job job(3, [](int) {
+    const Meeting meeting;
+    Job job(3, [&](int rank) {
       Group group = init();
+      meeting.enter(rank);
       train(group, kForEver);
     });
+    meeting.wait_for(3);
     sleep_ms(200);
     job.signal(guilty, SIGSTOP);
     const std::vector<RankResult> results = job.wait(guilty);
