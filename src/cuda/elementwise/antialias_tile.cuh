@@ -222,6 +222,7 @@ struct Phases {
   }
   __device__ __forceinline__ void repeat_last(const Staging<A>& staging, int j, int end) {
     const A last = staging.odd[place_of(end)];
+    __syncwarp();  // the warp has read it, and may store
 #pragma unroll
     for (int v = 0; v < kEach; ++v)
       if (j + v > end) even[v] = odd[v] = last;

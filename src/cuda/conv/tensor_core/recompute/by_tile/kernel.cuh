@@ -16,7 +16,7 @@
 
 namespace polyphase::cuda::tensor_core {
 
-inline constexpr int kPreparedBarrier = 4;  // the consumers and the producer's warp meet there once
+inline constexpr int kPreparedBarrier = 4;  // the producer's warp waits there once for the consumers
 inline constexpr std::uint32_t kEnd = 0, kConvert = 1, kMultiply = 2;
 
 /// Hands tickets from the producer to the consumers.
@@ -39,6 +39,7 @@ struct TicketRing {
   [[nodiscard]] __device__ __forceinline__ uint4 take() {
     const uint4 ticket = read();
     const bool has_read = __all_sync(0xffffffffU, (ticket.y & ticket.z & ticket.w) != 0xffffffffU);
+    __syncwarp();
     if (has_read && threadIdx.x % 32 == 0) ptx::mbarrier_arrive(empty());
     ring.advance(ByTileShared::kSlots);
     return ticket;
@@ -214,7 +215,7 @@ __global__ void __launch_bounds__(kPreconvertedThreads, 1)
   store_list({gemm, exact, epilogue, bias, out}, call);
   if (!has_units) return;
   prepare_by_tile<kParts>(call);
-  ptx::named_barrier(kPreparedBarrier, kByTileConsumers + 32);
+  ptx::named_arrive(kPreparedBarrier, kByTileConsumers + 32);
   consume_by_tile<kParts, kAlongPositions>(call, layout, epilogue, bias, out,
                                            raw + (layout.staging - ptx::shared_address(raw)) + group * kStaging, group);
 #endif
