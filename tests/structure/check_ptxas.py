@@ -50,6 +50,8 @@ ALLOWED = {
 
 # The same for sm_80 alone.
 ALLOWED_OF_SM80 = {
+    r"attention_many_kernelIfE":
+        "19 reads and writes of registers of 128, so that two blocks share a multiprocessor; nothing spills for sm_90a (not timed on a GPU).",
     r"advance_kernelI[jtm]Li(?:32|16)E":
         "the most numbers that a thread holds between reading and writing rows; ptxas keeps all of their addresses too (not timed on a GPU).",
 }
