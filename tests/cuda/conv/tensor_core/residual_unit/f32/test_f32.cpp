@@ -14,6 +14,7 @@
 
 #include "../unit_operands.hpp"
 #include "ops/activations.hpp"
+#include "support/reduced.hpp"
 #include "support/skip.hpp"
 
 using namespace polyphase;
@@ -97,7 +98,7 @@ TEST_CASE("residual unit of f32: sums of small integers are exact") {
                                 {128, 3, 1, 1000, 80, false}, {32, 7, 9, 2000, 20, true},   {64, 7, 9, 3000, 3, true},
                                 {96, 7, 1, 8, 3, true},       {96, 7, 3, 248, 140, true},   {96, 7, 9, 5000, 20, true},
                                 {128, 7, 9, 2000, 20, true},  {192, 7, 1, 136, 140, true},  {192, 7, 9, 4000, 10, true}};
-  for (const Case& c : cases) {
+  for (const Case& c : thinned(cases)) {
     CAPTURE(c.C);
     CAPTURE(c.K);
     CAPTURE(c.D);
@@ -120,7 +121,7 @@ TEST_CASE("residual unit of f32: random numbers are within tf32's error, with th
       MESSAGE(C, " channels", is_snake ? ", Snake" : "", ": ", error, " of what is allowed");
       CHECK(error <= 1);
       const std::vector<double> first = values(computed(unit, operands));
-      for (int run = 0; run < 20; ++run) CHECK(values(computed(unit, operands)) == first);
+      for (int run = 0; run < (is_reduced() ? 1 : 20); ++run) CHECK(values(computed(unit, operands)) == first);
     }
 }
 
@@ -162,8 +163,8 @@ TEST_CASE("residual unit of f32: numbers of very different magnitudes are as acc
   };
   using I = std::int64_t;
   const std::vector<Kind> kinds{
-      {"log-uniform to 1e-6", scaled([&](I, I, I) { return log_uniform(6); })},
       {"log-uniform to 1e-30", scaled([&](I, I, I) { return log_uniform(30); })},
+      {"log-uniform to 1e-6", scaled([&](I, I, I) { return log_uniform(6); })},
       {"half of each row at 1e-4", scaled([](I, I, I l) { return l < 500 ? 1.0 : 1e-4; })},
       {"half of each row at 1e-10", scaled([](I, I, I l) { return l < 500 ? 1.0 : 1e-10; })},
       {"the first half of each row at 1e-10", scaled([](I, I, I l) { return l < 500 ? 1e-10 : 1.0; })},
@@ -183,7 +184,7 @@ TEST_CASE("residual unit of f32: numbers of very different magnitudes are as acc
       {"small first weights", [](Operands& o) { o.weights[0] = o.weights[0] * 1e-33; }},
       {"large second weights", [](Operands& o) { o.weights[1] = o.weights[1] * 1e33; }},
   };
-  for (const Kind& kind : kinds)
+  for (const Kind& kind : thinned(kinds))
     for (const I C : {32, 64, 96, 128, 192}) {
       const ResidualUnit unit = unit_of(2, C, 1000, 3, 5, C % 96 == 0);
       Operands operands = random_operands(unit);
