@@ -14,7 +14,7 @@
 namespace polyphase::distributed {
 namespace {
 
-constexpr const char* kName = "ShardedOptimizer";
+constexpr const char* kShardedOptimizer = "ShardedOptimizer";
 constexpr std::array kMoments{"momentum", "second"};
 
 std::string entry_name(std::size_t index, const char* what) { return concat(index, '.', what); }
@@ -45,7 +45,7 @@ bool is_of_group(const std::string& name) { return name.starts_with("group") || 
 }  // namespace
 
 ShardedOptimizer::ShardedOptimizer(DataParallel& parallel, const Make& make) : parallel_(parallel) {
-  require<Error>(parallel.state().options.shard_gradients, kName, ": expected a DataParallel with shard_gradients");
+  require<Error>(parallel.state().options.shard_gradients, kShardedOptimizer, ": expected a DataParallel with shard_gradients");
   const NoGradGuard no_grad;
   for (const Bucket& bucket : parallel.state().buckets) {
     Tensor shard = Tensor::empty_like(own_share(bucket.buffer));
@@ -97,7 +97,8 @@ void ShardedOptimizer::step(const Tensor& skip) {
   const NoGradGuard no_grad;
   const DataParallel::State& state = parallel_.state();
   for (std::size_t i = 0; i < state.parameters.size(); ++i)
-    require<Error>(state.parameters[i].grad().defined(), kName, "::step: parameter ", state.names[i], " has no gradient");
+    require<Error>(state.parameters[i].grad().defined(), kShardedOptimizer, "::step: parameter ", state.names[i],
+                   " has no gradient");
   (void)gradients();
   local_->step(skip);
   give_parameters();
@@ -109,7 +110,7 @@ void ShardedOptimizer::zero_grad() {
 }
 
 Tensor ShardedOptimizer::clip_grad_norm(double max_norm) {
-  require<ShapeError>(max_norm > 0, kName, "::clip_grad_norm: expected max_norm > 0, got ", max_norm);
+  require<ShapeError>(max_norm > 0, kShardedOptimizer, "::clip_grad_norm: expected max_norm > 0, got ", max_norm);
   const NoGradGuard no_grad;
   const Group& group = parallel_.state().group;
   const TensorOptions number{.dtype = DType::f64, .device = group.device()};
@@ -163,9 +164,9 @@ OptimizerState ShardedOptimizer::state() {
 void ShardedOptimizer::load_state(const OptimizerState& whole) {
   const NoGradGuard no_grad;
   const DataParallel::State& state = parallel_.state();
-  const StateReader reader(kName, whole);
+  const StateReader reader(kShardedOptimizer, whole);
   const std::int64_t parameters = reader.count("parameters");
-  require<Error>(parameters == static_cast<std::int64_t>(state.parameters.size()), kName,
+  require<Error>(parameters == static_cast<std::int64_t>(state.parameters.size()), kShardedOptimizer,
                  "::load_state: expected the state of ", state.parameters.size(), " parameters, got ", parameters);
   OptimizerState local;
   local.numbers.emplace_back("parameters", static_cast<double>(shards_.size()));
@@ -178,7 +179,7 @@ void ShardedOptimizer::load_state(const OptimizerState& whole) {
     for (const BucketSlot& slot : slots) {
       const std::string name = entry_name(slot.parameter, "steps");
       const double* steps = find_number(whole, name);
-      require<Error>((steps != nullptr) == has_steps && (!has_steps || *steps == reader.number(first)), kName,
+      require<Error>((steps != nullptr) == has_steps && (!has_steps || *steps == reader.number(first)), kShardedOptimizer,
                      "::load_state: expected the same number of steps for all parameters, ", name, " differs from ", first);
     }
     if (!has_steps) continue;

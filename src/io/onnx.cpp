@@ -19,7 +19,7 @@ namespace {
 using io::ByteReader;
 using io::FileType;
 
-constexpr const char* kLoad = "load_onnx";
+constexpr const char* kLoadOnnx = "load_onnx";
 
 enum Wire : std::uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 // Numbers of fields in ModelProto, GraphProto and TensorProto.
@@ -199,8 +199,8 @@ class Initializer {
 }  // namespace
 
 NamedTensors load_onnx(const std::string& path) {
-  const auto file = std::make_shared<MappedFile>(kLoad, path);
-  ByteReader model(kLoad, path, {file->data(), file->size()});
+  const auto file = std::make_shared<MappedFile>(kLoadOnnx, path);
+  ByteReader model(kLoadOnnx, path, {file->data(), file->size()});
   NamedTensors tensors;
   std::set<std::string> names;
   bool has_graph = false;

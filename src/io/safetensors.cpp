@@ -21,11 +21,11 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the format is little endian, and bytes are used as they stand");
 
-constexpr const char* kLoad = "load_safetensors";
+constexpr const char* kLoadSafetensors = "load_safetensors";
 constexpr const char* kSave = "save_safetensors";
 
 [[noreturn]] void refuse(const std::string& path, const std::string& what, std::int64_t offset) {
-  throw FormatError(concat(kLoad, ": ", path, ": ", what, " (at byte ", offset, ")"), offset);
+  throw FormatError(concat(kLoadSafetensors, ": ", path, ": ", what, " (at byte ", offset, ")"), offset);
 }
 
 std::uint64_t read_header_length(const std::string& path, const MappedFile& file) {
@@ -78,7 +78,7 @@ const Tensor& SafetensorsFile::at(std::string_view name) const {
 }
 
 SafetensorsFile load_safetensors(const std::string& path, Device device) {
-  const auto file = std::make_shared<MappedFile>(kLoad, path);
+  const auto file = std::make_shared<MappedFile>(kLoadSafetensors, path);
   const std::uint64_t length = read_header_length(path, *file);
   const std::uint64_t data_start = io::kLengthBytes + length;
   io::SafetensorsHeader header = io::parse_header(path, {file->data() + io::kLengthBytes, length}, file->size() - data_start);

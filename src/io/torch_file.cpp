@@ -25,9 +25,9 @@ using io::PickleTensor;
 using io::PickleValue;
 using Json = nlohmann::json;
 
-constexpr const char* kLoad = "load_torch";
+constexpr const char* kLoadTorch = "load_torch";
 // The first pickle of the format before the archive: the number 0x1950a86a20f9469cfc6c. Then the protocol, 1001.
-constexpr std::string_view kMagic = "\x80\x02\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19.";
+constexpr std::string_view kPickleMagic = "\x80\x02\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19.";
 constexpr std::string_view kProtocol = "\x80\x02M\xe9\x03.";
 constexpr int kDeepest = 32;  // containers in containers
 constexpr std::size_t kLongestName = 1000;
@@ -38,12 +38,12 @@ constexpr std::size_t kMostText = std::size_t{1} << 26;  // names and texts toge
 class TorchReader {
  public:
   explicit TorchReader(const std::string& path)
-      : path_(path), file_(std::make_shared<MappedFile>(kLoad, path)), bytes_(file_->data(), file_->size()) {}
+      : path_(path), file_(std::make_shared<MappedFile>(kLoadTorch, path)), bytes_(file_->data(), file_->size()) {}
 
   TorchFile read() {
     if (bytes_.starts_with("PK\x03\x04"))
       read_archive();
-    else if (bytes_.starts_with(kMagic))
+    else if (bytes_.starts_with(kPickleMagic))
       read_before_archive();
     else
       fail("expected a file of torch.save, a ZIP archive or its format before PyTorch 1.6");
@@ -54,10 +54,10 @@ class TorchReader {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const { throw FormatError(concat(kLoad, ": ", path_, ": ", what)); }
+  [[noreturn]] void fail(const std::string& what) const { throw FormatError(concat(kLoadTorch, ": ", path_, ": ", what)); }
 
   void read_archive() {
-    std::map<std::string, io::ZipMember> members = io::zip_members(kLoad, path_, bytes_);
+    std::map<std::string, io::ZipMember> members = io::zip_members(kLoadTorch, path_, bytes_);
     constexpr std::string_view kPickle = "data.pkl";
     const auto found = std::find_if(members.begin(), members.end(), [&](const auto& member) {
       const std::string& name = member.first;
@@ -68,7 +68,7 @@ class TorchReader {
     const auto order = members.find(folder + "byteorder");
     if (order != members.end() && bytes_.substr(order->second.begin, order->second.size) != "little")
       fail("expected little-endian numbers");
-    ByteReader reader(kLoad, path_, bytes_.substr(found->second.begin, found->second.size), found->second.begin);
+    ByteReader reader(kLoadTorch, path_, bytes_.substr(found->second.begin, found->second.size), found->second.begin);
     take_pickle(reader);
     for (auto& [name, member] : members)
       if (name.starts_with(folder + "data/")) places_.emplace(name.substr(folder.size() + 5), member);
@@ -77,8 +77,8 @@ class TorchReader {
   /// Pickles of a magic number, the protocol, sizes of the system's types, the object, the storages' keys; then each storage, a
   /// count of elements before it.
   void read_before_archive() {
-    ByteReader reader(kLoad, path_, bytes_);
-    static_cast<void>(reader.take(kMagic.size()));
+    ByteReader reader(kLoadTorch, path_, bytes_);
+    static_cast<void>(reader.take(kPickleMagic.size()));
     reader.expect(reader.take(kProtocol.size()) == kProtocol, "expected the protocol 1001 of torch.save");
     check_system(Pickle(reader).root());
     take_pickle(reader);

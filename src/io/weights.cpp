@@ -22,7 +22,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* kLoad = "load_weights";
+constexpr const char* kLoadWeights = "load_weights";
 constexpr std::size_t kMostIndexBytes = std::size_t{1} << 26;
 
 bool begins_safetensors(std::string_view bytes) {
@@ -33,9 +33,9 @@ bool begins_safetensors(std::string_view bytes) {
 }
 
 WeightsFormat format_of(const std::string& path) {
-  const MappedFile file(kLoad, path);
+  const MappedFile file(kLoadWeights, path);
   const std::string_view bytes(file.data(), file.size());
-  require<FormatError>(!bytes.empty(), kLoad, ": ", path, ": the file is empty");
+  require<FormatError>(!bytes.empty(), kLoadWeights, ": ", path, ": the file is empty");
   if (begins_safetensors(bytes)) return WeightsFormat::safetensors;
   if (bytes.starts_with("\x93NUMPY")) return WeightsFormat::npy;
   if (bytes.starts_with("PK\x03\x04") || bytes.starts_with('\x80')) return WeightsFormat::torch;
@@ -43,26 +43,26 @@ WeightsFormat format_of(const std::string& path) {
   if (first != bytes.npos && bytes[first] == '{') return WeightsFormat::safetensors_index;
   if (bytes.front() == '\x08') return WeightsFormat::onnx;  // the field ir_version, which is written first
   throw FormatError(
-      concat(kLoad, ": ", path,
+      concat(kLoadWeights, ": ", path,
              ": expected safetensors or its index, a file of torch.save, ONNX or .npy, got a file that begins with ",
              io::in_quotes(bytes.substr(0, 16))));
 }
 
 /// The index's JSON: {"weight_map": {NAME: SHARD}}.
 Json read_index(const std::string& path) {
-  const MappedFile file(kLoad, path);
-  require<FormatError>(file.size() <= kMostIndexBytes, kLoad, ": ", path, ": expected an index of at most ", kMostIndexBytes,
-                       " bytes, got ", file.size());
+  const MappedFile file(kLoadWeights, path);
+  require<FormatError>(file.size() <= kMostIndexBytes, kLoadWeights, ": ", path, ": expected an index of at most ",
+                       kMostIndexBytes, " bytes, got ", file.size());
   // No container of an index is deeper.
   const auto limit = [](int depth, Json::parse_event_t, Json&) { return depth <= 4; };
   try {
     Json index = Json::parse(std::string_view(file.data(), file.size()), limit);
     const auto map = index.find("weight_map");
-    require<FormatError>(map != index.end() && map->is_object(), kLoad, ": ", path,
+    require<FormatError>(map != index.end() && map->is_object(), kLoadWeights, ": ", path,
                          ": expected an index of safetensors with a weight_map");
     return *map;
   } catch (const Json::exception& error) {
-    throw FormatError(concat(kLoad, ": ", path, ": ", json_reason(error)));
+    throw FormatError(concat(kLoadWeights, ": ", path, ": ", json_reason(error)));
   }
 }
 
@@ -90,9 +90,10 @@ SafetensorsFile load_safetensors_index(const std::string& path) {
   std::map<std::string, std::unordered_map<std::string, Tensor>> shards;
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   for (const auto& [name, shard] : map.items()) {
-    require<FormatError>(shard.is_string(), kLoad, ": ", path, ": expected the file name of the tensor ", io::in_quotes(name));
+    require<FormatError>(shard.is_string(), kLoadWeights, ": ", path, ": expected the file name of the tensor ",
+                         io::in_quotes(name));
     const auto file = shard.get<std::string>();
-    require<FormatError>(!file.empty() && file.find('/') == file.npos && file != "..", kLoad, ": ", path,
+    require<FormatError>(!file.empty() && file.find('/') == file.npos && file != "..", kLoadWeights, ": ", path,
                          ": expected a file next to the index, got ", io::in_quotes(file));
     auto found = shards.find(file);
     if (found == shards.end()) {
@@ -101,8 +102,8 @@ SafetensorsFile load_safetensors_index(const std::string& path) {
           shards.emplace(file, std::unordered_map<std::string, Tensor>(content.tensors.begin(), content.tensors.end())).first;
     }
     const auto tensor = found->second.find(name);
-    require<FormatError>(tensor != found->second.end(), kLoad, ": ", path, ": the tensor ", io::in_quotes(name), " is not in ",
-                         io::in_quotes(file));
+    require<FormatError>(tensor != found->second.end(), kLoadWeights, ": ", path, ": the tensor ", io::in_quotes(name),
+                         " is not in ", io::in_quotes(file));
     result.tensors.emplace_back(name, tensor->second);
   }
   return result;

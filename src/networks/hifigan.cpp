@@ -8,7 +8,7 @@
 namespace polyphase {
 namespace {
 
-constexpr const char* kName = "hifigan";
+constexpr const char* kHifigan = "hifigan";
 constexpr double kSlope = 0.1;       // everywhere but before the last layer,
 constexpr double kLastSlope = 0.01;  // where the original leaves PyTorch's default
 
@@ -30,7 +30,7 @@ Sequential residual_block(std::int64_t channels, std::int64_t kernel_size, const
 }
 
 Sequential generator(const HifiGanConfig& config) {
-  networks::check_generator(kName, config);
+  networks::check_generator(kHifigan, config);
   Sequential net;
   if (config.normalizes_input) net.push_back(named("", InputNormalization(config.num_mels)));
   const std::int64_t channels = networks::add_stages(
@@ -49,12 +49,12 @@ Sequential generator(const HifiGanConfig& config) {
 }  // namespace
 
 HifiGanConfig HifiGanConfig::parse(const std::string& text) {
-  const NetworkConfig json(kName, text);
+  const NetworkConfig json(kHifigan, text);
   HifiGanConfig config;
   networks::read_generator(json, config);
   config.final_bias = json.flag("final_bias", true);
   config.normalizes_input = json.flag("normalize_before", false);
-  networks::check_generator(kName, config);
+  networks::check_generator(kHifigan, config);
   return config;
 }
 

@@ -42,13 +42,13 @@ Tensor scalar(const char* name, double value, const Tensor& like) {
 }
 
 // A function of one floating-point tensor whose derivative is computed from its input or its output.
-enum class Keep : std::uint8_t { input, output };
+enum class KeptValue : std::uint8_t { input, output };
 
 template <class Derivative>
-Tensor unary(const char* name, MapOp op, const Tensor& a, Keep keep, Derivative derivative, MapScalars scalars = {}) {
+Tensor unary(const char* name, MapOp op, const Tensor& a, KeptValue keep, Derivative derivative, MapScalars scalars = {}) {
   ops::require_floating(name, a);
   Tensor out = map(name, op, {a}, scalars);
-  Saved saved = save_if(follows_gradients(a), keep == Keep::input ? a : out);
+  Saved saved = save_if(follows_gradients(a), keep == KeptValue::input ? a : out);
   return record(name, std::move(out), {a}, [saved = std::move(saved), derivative](const Tensor& g, Needs) {
     return Gradients{derivative(saved.get(), g)};
   });
@@ -192,37 +192,37 @@ Tensor square(const Tensor& a) {
 }
 
 Tensor sqrt(const Tensor& a) {
-  return unary("sqrt", MapOp::sqrt, a, Keep::output, [](const Tensor& y, const Tensor& g) { return mul(div(g, y), 0.5); });
+  return unary("sqrt", MapOp::sqrt, a, KeptValue::output, [](const Tensor& y, const Tensor& g) { return mul(div(g, y), 0.5); });
 }
 
 Tensor rsqrt(const Tensor& a) {
   if (raises(a)) return rsqrt(raised(a));
-  return unary("rsqrt", MapOp::rsqrt, a, Keep::output,
+  return unary("rsqrt", MapOp::rsqrt, a, KeptValue::output,
                [](const Tensor& y, const Tensor& g) { return mul(mul(g, mul(square(y), y)), -0.5); });
 }
 
 Tensor reciprocal(const Tensor& a) {
   if (raises(a)) return reciprocal(raised(a));
-  return unary("reciprocal", MapOp::reciprocal, a, Keep::output,
+  return unary("reciprocal", MapOp::reciprocal, a, KeptValue::output,
                [](const Tensor& y, const Tensor& g) { return -mul(g, square(y)); });
 }
 
 Tensor exp(const Tensor& a) {
   if (raises(a)) return exp(raised(a));
-  return unary("exp", MapOp::exp, a, Keep::output, [](const Tensor& y, const Tensor& g) { return mul(g, y); });
+  return unary("exp", MapOp::exp, a, KeptValue::output, [](const Tensor& y, const Tensor& g) { return mul(g, y); });
 }
 
 Tensor log(const Tensor& a) {
   if (raises(a)) return log(raised(a));
-  return unary("log", MapOp::log, a, Keep::input, [](const Tensor& x, const Tensor& g) { return div(g, x); });
+  return unary("log", MapOp::log, a, KeptValue::input, [](const Tensor& x, const Tensor& g) { return div(g, x); });
 }
 
 Tensor sin(const Tensor& a) {
-  return unary("sin", MapOp::sin, a, Keep::input, [](const Tensor& x, const Tensor& g) { return mul(g, cos(x)); });
+  return unary("sin", MapOp::sin, a, KeptValue::input, [](const Tensor& x, const Tensor& g) { return mul(g, cos(x)); });
 }
 
 Tensor cos(const Tensor& a) {
-  return unary("cos", MapOp::cos, a, Keep::input, [](const Tensor& x, const Tensor& g) { return -mul(g, sin(x)); });
+  return unary("cos", MapOp::cos, a, KeptValue::input, [](const Tensor& x, const Tensor& g) { return -mul(g, sin(x)); });
 }
 
 Tensor pow(const Tensor& a, double exponent) {
@@ -231,7 +231,7 @@ Tensor pow(const Tensor& a, double exponent) {
     if (exponent == 0) return Tensor::zeros_like(g);  // not 0 * x^-1, which is NaN at 0
     return mul(mul(g, pow(x, exponent - 1)), exponent);
   };
-  return unary("pow", MapOp::pow_scalar, a, Keep::input, derivative, {exponent, 0});
+  return unary("pow", MapOp::pow_scalar, a, KeptValue::input, derivative, {exponent, 0});
 }
 
 Tensor clamp(const Tensor& a, double low, double high) {

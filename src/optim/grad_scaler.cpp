@@ -13,16 +13,16 @@
 namespace polyphase {
 namespace {
 
-constexpr const char* kName = "GradScaler";
+constexpr const char* kGradScaler = "GradScaler";
 
 std::size_t place(LossScaleField field) { return static_cast<std::size_t>(field); }
 
 void require_scale(double scale) {
-  require<ShapeError>(std::isfinite(scale) && scale > 0, kName, ": expected a scale > 0, got ", scale);
+  require<ShapeError>(std::isfinite(scale) && scale > 0, kGradScaler, ": expected a scale > 0, got ", scale);
 }
 
 void require_not_recording(Device device) {
-  require<DeviceError>(!device.is_cuda() || !cuda::capturing(), kName,
+  require<DeviceError>(!device.is_cuda() || !cuda::capturing(), kGradScaler,
                        ": every replay would create its state again; run one step before cuda::capture");
 }
 
@@ -30,11 +30,12 @@ void require_not_recording(Device device) {
 
 GradScaler::GradScaler(const GradScalerOptions& options) : options_(options), start_{options.initial_scale, 0, 0} {
   require_scale(options.initial_scale);
-  require<ShapeError>(std::isfinite(options.growth_factor) && options.growth_factor > 1, kName,
+  require<ShapeError>(std::isfinite(options.growth_factor) && options.growth_factor > 1, kGradScaler,
                       ": expected growth_factor > 1, got ", options.growth_factor);
-  require<ShapeError>(options.backoff_factor > 0 && options.backoff_factor < 1, kName,
+  require<ShapeError>(options.backoff_factor > 0 && options.backoff_factor < 1, kGradScaler,
                       ": expected backoff_factor in (0, 1), got ", options.backoff_factor);
-  require<ShapeError>(options.growth_interval >= 1, kName, ": expected growth_interval >= 1, got ", options.growth_interval);
+  require<ShapeError>(options.growth_interval >= 1, kGradScaler, ": expected growth_interval >= 1, got ",
+                      options.growth_interval);
 }
 
 void GradScaler::make_state(Device device) {
@@ -57,7 +58,7 @@ GradScaler::Entry& GradScaler::entry_of(const Optimizer& optimizer) {
   const auto is_its = [&](const Entry& entry) { return entry.optimizer.lock() == optimizer.identity(); };
   const auto known = std::find_if(entries_.begin(), entries_.end(), is_its);
   if (known != entries_.end()) return *known;
-  require<Error>(entries_.size() < Backend::kMaxFound, kName, ": expected at most ", Backend::kMaxFound, " optimizers");
+  require<Error>(entries_.size() < Backend::kMaxFound, kGradScaler, ": expected at most ", Backend::kMaxFound, " optimizers");
   require_not_recording(state_.device());
   return entries_.emplace_back(
       Entry{optimizer.identity(), Tensor::zeros({}, {.dtype = DType::f64, .device = state_.device()})});
@@ -131,7 +132,7 @@ OptimizerState GradScaler::state() const {
 }
 
 void GradScaler::load_state(const OptimizerState& state) {
-  const StateReader reader(kName, state);
+  const StateReader reader(kGradScaler, state);
   const double scale = reader.number("scale");
   require_scale(scale);
   const auto growth_tracker = static_cast<double>(reader.count("growth_tracker"));

@@ -27,7 +27,7 @@ constexpr std::int64_t kSliceBytes = 128 << 20;  // most memory for the sums of 
 constexpr std::int64_t kMostSlices = 32;
 constexpr std::int64_t kFewestSlices = 8;
 constexpr std::int64_t kMostBlocksAtOnce = 8;
-constexpr std::int64_t kTileBytes = 1 << 20;      // of y for one register tile, to stay in L2
+constexpr std::int64_t kTileBytesOfY = 1 << 20;   // of y for one register tile, to stay in L2
 constexpr std::int64_t kTileLanesBytes = 48 * 4;  // of one row of it
 
 template <class E>
@@ -160,7 +160,7 @@ class Wgrad {
   /// Few positions with many weights: each register tile is summed over all positions for every tap, and written to w.
   [[nodiscard]] bool fits_at_once() const {
     const std::int64_t rows = blocks() * block_.samples * layout_.rows;
-    return !layout_.joint && blocks() <= kMostBlocksAtOnce && rows * kTileLanesBytes <= kTileBytes;
+    return !layout_.joint && blocks() <= kMostBlocksAtOnce && rows * kTileLanesBytes <= kTileBytesOfY;
   }
 
   void run_at_once() const {

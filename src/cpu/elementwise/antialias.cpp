@@ -200,14 +200,6 @@ void for_each_chunk(const Tensor& x, const Begin& begin) {
   });
 }
 
-// Calls function(element) with the floating-point type of `dtype`.
-template <class Function>
-void dispatch_floating(DType dtype, const Function& function) {
-  dispatch(dtype, [&](auto element) {
-    if constexpr (!std::is_same_v<decltype(element), std::int64_t>) function(element);
-  });
-}
-
 }  // namespace
 
 void antialiased_snake(const Tensor& out, const AntialiasedSnake& in) {

@@ -6,7 +6,7 @@
 namespace polyphase::cpu {
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
+std::size_t place(int i) { return static_cast<std::size_t>(i); }
 
 // Elements are moved as bytes, whatever their type; memcpy of a constant size is one move.
 template <std::size_t kSize>
@@ -57,21 +57,21 @@ void scatter_sized(const Loop& loop, int operand, void* base, std::int64_t flat,
 
 LoopPosition::LoopPosition(const Loop& loop, std::int64_t flat) : loop_(loop) {
   for (int d = loop.rank - 1; d >= 0; --d) {
-    index_[at(d)] = flat % loop.sizes[at(d)];
-    flat /= loop.sizes[at(d)];
-    for (int k = 0; k < loop.operands; ++k) offsets_[at(k)] += index_[at(d)] * loop.strides[at(k)][at(d)];
+    index_[place(d)] = flat % loop.sizes[place(d)];
+    flat /= loop.sizes[place(d)];
+    for (int k = 0; k < loop.operands; ++k) offsets_[place(k)] += index_[place(d)] * loop.strides[place(k)][place(d)];
   }
 }
 
 void LoopPosition::advance(std::int64_t count) {
   int d = loop_.rank - 1;
-  index_[at(d)] += count;
-  for (int k = 0; k < loop_.operands; ++k) offsets_[at(k)] += count * loop_.strides[at(k)][at(d)];
-  while (d > 0 && index_[at(d)] == loop_.sizes[at(d)]) {  // carry into the next dimension out
+  index_[place(d)] += count;
+  for (int k = 0; k < loop_.operands; ++k) offsets_[place(k)] += count * loop_.strides[place(k)][place(d)];
+  while (d > 0 && index_[place(d)] == loop_.sizes[place(d)]) {  // carry into the next dimension out
     for (int k = 0; k < loop_.operands; ++k)
-      offsets_[at(k)] += loop_.strides[at(k)][at(d - 1)] - loop_.sizes[at(d)] * loop_.strides[at(k)][at(d)];
-    index_[at(d)] = 0;
-    ++index_[at(--d)];
+      offsets_[place(k)] += loop_.strides[place(k)][place(d - 1)] - loop_.sizes[place(d)] * loop_.strides[place(k)][place(d)];
+    index_[place(d)] = 0;
+    ++index_[place(--d)];
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <type_traits>
 
 #include "tensor/loop.hpp"
 #include "tensor/tensor.hpp"
@@ -38,5 +39,13 @@ void gather_elements(const Loop& loop, int operand, const void* base, std::int64
 /// The reverse: copies `from`, contiguous, to the operand's places.
 void scatter_elements(const Loop& loop, int operand, void* base, std::int64_t flat, std::int64_t count, std::size_t size,
                       const void* from);
+
+/// Calls function(element) with the floating-point type of `dtype`.
+template <class Function>
+void dispatch_floating(DType dtype, const Function& function) {
+  dispatch(dtype, [&](auto element) {
+    if constexpr (!std::is_same_v<decltype(element), std::int64_t>) function(element);
+  });
+}
 
 }  // namespace polyphase::cpu

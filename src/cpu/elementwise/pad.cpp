@@ -12,7 +12,7 @@ namespace {
 
 /// The accumulator type for elements of T.
 template <class T>
-using SumOf = std::conditional_t<std::is_same_v<T, std::int64_t>, T, Compute<T>>;
+using SumOfRun = std::conditional_t<std::is_same_v<T, std::int64_t>, T, Compute<T>>;
 
 /// A row of L elements with `left` before them, `size` in all.
 struct Row {
@@ -50,7 +50,7 @@ void pad_columns(T* out, const T* in, std::int64_t begin, std::int64_t end, cons
 // Element i: the sum of all columns that hold it, ascending.
 template <class T>
 T reflected_sum(const T* in, std::int64_t i, const Row& row) {
-  using Sum = SumOf<T>;
+  using Sum = SumOfRun<T>;
   const std::int64_t mirrored = 2 * (row.L - 1) - i + row.left;  // after the row
   Sum sum = static_cast<Sum>(in[row.left + i]);
   if (i >= 1 && i <= row.left) sum = static_cast<Sum>(in[row.left - i]) + sum;
@@ -60,7 +60,7 @@ T reflected_sum(const T* in, std::int64_t i, const Row& row) {
 template <class T>
 T replicated_sum(const T* in, std::int64_t i, const Row& row) {
   const std::int64_t begin = i == 0 ? 0 : row.left + i, end = i == row.L - 1 ? row.size : row.left + i + 1;
-  return static_cast<T>(run_sum<SumOf<T>>(in + begin, end - begin));
+  return static_cast<T>(run_sum<SumOfRun<T>>(in + begin, end - begin));
 }
 
 // Elements [begin, end) of one row: those that the padding also holds are sums, the others are copies.

@@ -33,11 +33,11 @@ struct Scale {
 };
 
 // A task: n inputs of row r from i0 on.
-struct Piece {
+struct RowPiece {
   std::int64_t r, i0, n;
 };
 
-// Calls work(Piece) for all rows of L in pieces of `width`; begin(), once per thread, makes the worker.
+// Calls work(RowPiece) for all rows of L in pieces of `width`; begin(), once per thread, makes the worker.
 template <class Begin>
 void for_each_piece(std::int64_t rows, std::int64_t L, std::int64_t width, std::int64_t scale, const Begin& begin) {
   const std::int64_t pieces = (L + width - 1) / width;
@@ -45,7 +45,7 @@ void for_each_piece(std::int64_t rows, std::int64_t L, std::int64_t width, std::
     auto work = begin();
     for (std::int64_t task = first; task < last; ++task) {
       const std::int64_t i0 = task % pieces * width;
-      work(Piece{task / pieces, i0, std::min(width, L - i0)});
+      work(RowPiece{task / pieces, i0, std::min(width, L - i0)});
     }
   });
 }
@@ -58,7 +58,7 @@ class Stretch {
   Stretch(E* out, const E* in, std::int64_t L, const Scale<T>& scale)
       : out_(out), in_(in), L_(L), scale_(scale), source_(kInputs + 2 + kMostLanes), phases_(kPhases * kInputs) {}
 
-  void operator()(const Piece& piece) {
+  void operator()(const RowPiece& piece) {
     const E* row = in_ + piece.r * L_;
     const std::int64_t S = scale_.S, end = piece.i0 + piece.n;
     E* to = out_ + (piece.r * L_ + piece.i0) * S;
@@ -99,7 +99,7 @@ class Gather {
   Gather(E* out, const E* in, std::int64_t L, const Scale<T>& scale, std::int64_t runs, std::int64_t width)
       : out_(out), in_(in), L_(L), scale_(scale), runs_(runs), width_(width), sums_(runs * width) {}
 
-  void operator()(const Piece& piece) {
+  void operator()(const RowPiece& piece) {
     const E* row = in_ + piece.r * L_ * scale_.S;
     std::fill(sums_.data(), sums_.data() + runs_ * width_, T{});
     for (std::int64_t c = 0; c < runs_; ++c)
@@ -118,7 +118,7 @@ class Gather {
 
  private:
   // Adds the contributions of phase k of all outputs to the inputs of a piece.
-  void add_phase(const E* row, const Piece& piece, std::int64_t k, T* sum) {
+  void add_phase(const E* row, const RowPiece& piece, std::int64_t k, T* sum) {
     const std::int64_t S = scale_.S, side = scale_.side(k);
     const T weight = scale_.weight(k);
     pack_kernels<E>().gather_row(row, L_ * S, (piece.i0 - 1) * S + k, S, phase_, piece.n + 2);
@@ -148,14 +148,6 @@ class Gather {
   T phase_[kInputs + 2 + kMostLanes] = {};  // of inputs i0 - 1 to i0 + n
   const UpsampleKernels<T>& kernels_ = upsample_kernels<T>();
 };
-
-// Calls function(element) with the floating-point type of `dtype`.
-template <class Function>
-void dispatch_floating(DType dtype, const Function& function) {
-  dispatch(dtype, [&](auto element) {
-    if constexpr (!std::is_same_v<decltype(element), std::int64_t>) function(element);
-  });
-}
 
 }  // namespace
 

@@ -1,5 +1,5 @@
 // out = activation((a + b + ...)/divisor). Memory bound: every part is read once and the result written once. A thread computes
-// kUnroll packs of 16 bytes, so that each SM has enough loads outstanding.
+// kPacksAtOnce packs of 16 bytes, so that each SM has enough loads outstanding.
 
 #include "cuda/elementwise/average.hpp"
 
@@ -12,7 +12,7 @@
 namespace polyphase::cuda {
 namespace {
 
-constexpr int kUnroll = 2;
+constexpr int kPacksAtOnce = 2;
 
 template <class T, int kParts>
 struct AverageLaunch {
@@ -40,13 +40,13 @@ __device__ __forceinline__ T averaged(const AverageLaunch<T, kParts>& launch, co
 template <class T, int kPack, int kParts>
 __global__ void __launch_bounds__(kThreads) average_kernel(const __grid_constant__ AverageLaunch<T, kParts> launch) {
   using Elements = Pack<T, kPack>;
-  const std::int64_t block = static_cast<std::int64_t>(kThreads) * kPack * kUnroll;
+  const std::int64_t block = static_cast<std::int64_t>(kThreads) * kPack * kPacksAtOnce;
   for (std::int64_t start = blockIdx.x * block; start < launch.count; start += gridDim.x * block) {
     const std::int64_t first = start + threadIdx.x * kPack;
-    Elements in[kUnroll][kParts];
+    Elements in[kPacksAtOnce][kParts];
     const auto for_packs = [&](const auto& use) {
 #pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
+      for (int u = 0; u < kPacksAtOnce; ++u) {
         const std::int64_t flat = first + u * (kThreads * kPack);
         if (flat + kPack <= launch.count) use(u, flat);
       }
@@ -88,7 +88,7 @@ void launch_average(const Tensor& out, std::span<const Tensor> parts, double div
     aligned = aligned && is_aligned(part, 16);
   }
   constexpr int kWide = 16 / static_cast<int>(sizeof(T));
-  const auto blocks = [&](int pack) { return grid_for(launch.count, kThreads * pack * kUnroll); };
+  const auto blocks = [&](int pack) { return grid_for(launch.count, kThreads * pack * kPacksAtOnce); };
   if (aligned) {
     average_kernel<T, kWide, kParts><<<blocks(kWide), kThreads, 0, stream>>>(launch);
   } else {

@@ -14,7 +14,7 @@
 namespace polyphase::cuda {
 namespace {
 
-constexpr int kUnroll = 2;  // packs of a thread: enough loads outstanding
+constexpr int kPacksOfThread = 2;  // packs of a thread: enough loads outstanding
 
 /// Rows of `row` packs; row r has the parameters of channel r mod C.
 template <class T>
@@ -30,15 +30,15 @@ template <class T, int kPack>
 __global__ void __launch_bounds__(kThreads) snake_rows_kernel(const __grid_constant__ SnakeRows<T> rows) {
   using A = MathOf<T>;
   using Packed = Pack<T, kPack>;
-  constexpr std::int64_t kBlock = kThreads * kUnroll;
+  constexpr std::int64_t kBlock = kThreads * kPacksOfThread;
   const auto* const x = reinterpret_cast<const Packed*>(rows.x);
   auto* const y = reinterpret_cast<Packed*>(rows.y);
   for (std::int64_t start = blockIdx.x * kBlock; start < rows.packs; start += gridDim.x * kBlock) {
     const std::int64_t first = start + threadIdx.x;
-    Packed values[kUnroll];
-    A alpha[kUnroll], beta[kUnroll];
+    Packed values[kPacksOfThread];
+    A alpha[kPacksOfThread], beta[kPacksOfThread];
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
+    for (int u = 0; u < kPacksOfThread; ++u) {
       std::int64_t at = first + u * kThreads;
       if (at >= rows.packs) break;
       values[u] = x[at];
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kThreads) snake_rows_kernel(const __grid_const
       beta[u] = convert<A>(rows.beta[channel * rows.beta_stride]);
     }
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
+    for (int u = 0; u < kPacksOfThread; ++u) {
       const std::int64_t at = first + u * kThreads;
       if (at >= rows.packs) break;
       A numbers[kPack];
@@ -81,7 +81,7 @@ void launch(const Loop& loop, const Tensor& out, std::span<const Tensor> inputs,
     rows.packs = loop.count / kPack;
     rows.narrow = rows.packs < std::int64_t{1} << 31;
     rows.by_row = Divider(L / kPack), rows.by_channels = Divider(C);
-    snake_rows_kernel<T, kPack><<<grid_for(rows.packs, kThreads * kUnroll), kThreads, 0, stream>>>(rows);
+    snake_rows_kernel<T, kPack><<<grid_for(rows.packs, kThreads * kPacksOfThread), kThreads, 0, stream>>>(rows);
   };
   constexpr int kWide = 16 / sizeof(T);
   const bool is_wide = L % kWide == 0 && is_aligned(out.raw(), 16) && is_aligned(inputs[0].raw(), 16);

@@ -22,8 +22,8 @@ namespace polyphase::cuda {
 namespace {
 
 constexpr int kSnakeThreads = 256;
-constexpr std::int64_t kPieceElements = 8192;
-constexpr std::int64_t kMostPieces = 256;
+constexpr std::int64_t kSnakePieceElements = 8192;
+constexpr std::int64_t kMostSnakePieces = 256;
 
 struct SnakeLaunch {
   std::int64_t C, row, packs, piece_packs;  // packs: of a row, of a channel, of a piece
@@ -129,7 +129,8 @@ void snake_backward_as(const Tensor& x, const Tensor& alpha, const Tensor& beta,
   const auto run = [&]<int kPack>(std::integral_constant<int, kPack>) {
     SnakeLaunch launch{};
     launch.C = C, launch.row = L / kPack, launch.packs = N * launch.row;
-    launch.pieces = static_cast<int>(std::clamp<std::int64_t>((N * L + kPieceElements - 1) / kPieceElements, 1, kMostPieces));
+    launch.pieces = static_cast<int>(
+        std::clamp<std::int64_t>((N * L + kSnakePieceElements - 1) / kSnakePieceElements, 1, kMostSnakePieces));
     launch.piece_packs = (launch.packs + launch.pieces - 1) / launch.pieces;
     launch.by_row = Divider(launch.row);
     launch.narrow = launch.packs < std::int64_t{1} << 31;

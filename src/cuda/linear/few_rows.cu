@@ -21,7 +21,7 @@
 namespace polyphase::cuda {
 namespace {
 
-constexpr int kWarps = 8;
+constexpr int kColumnWarps = 8;
 constexpr int kRowsMost = 8;
 constexpr int kHeld = 4;  // vectors of weights that a lane loads before it multiplies
 constexpr std::int64_t kVectorBytes = 16, kLineBytes = 128;
@@ -110,14 +110,14 @@ __device__ __forceinline__ T finished(const FewRowsLaunch<T>& launch, const Epil
 }
 
 template <class T, int kRows>
-__global__ void __launch_bounds__(kWarps * 32, 2) few_rows_kernel(const __grid_constant__ FewRowsLaunch<T> launch) {
+__global__ void __launch_bounds__(kColumnWarps * 32, 2) few_rows_kernel(const __grid_constant__ FewRowsLaunch<T> launch) {
   using Vector = Pack<T, kPack<T>>;
   extern __shared__ uint4 few_rows_shared[];
-  __shared__ float partial[kWarps][kRows];
+  __shared__ float partial[kColumnWarps][kRows];
   auto* const x = reinterpret_cast<Vector*>(few_rows_shared);  // (rows, vectors)
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
   const int split = launch.split, part = warp % split, vectors = launch.K / kPack<T>;
-  const int column = static_cast<int>(blockIdx.x) * (kWarps / split) + warp / split;
+  const int column = static_cast<int>(blockIdx.x) * (kColumnWarps / split) + warp / split;
   const bool is_column = column < launch.N;
   const T* const weights = launch.weight + static_cast<std::int64_t>(is_column ? column : 0) * launch.K;
   if (is_column) {
@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(kWarps * 32, 2) few_rows_kernel(const __grid_c
   Vector* const norm_weights = x + launch.rows * vectors;
   const auto copy = [&](Vector* to, const T* from, int count) {
     if (from == nullptr) return;
-    for (int v = thread; v < count; v += kWarps * 32) to[v] = reinterpret_cast<const Vector*>(from)[v];
+    for (int v = thread; v < count; v += kColumnWarps * 32) to[v] = reinterpret_cast<const Vector*>(from)[v];
   };
   copy(x, launch.x, launch.rows * vectors);
   if (launch.normalizes) {
@@ -201,18 +201,18 @@ void launch_few_rows(const Tensor& out, const LinearInputs& in, cudaStream_t str
   const auto bytes = static_cast<std::int64_t>(sizeof(T)) * launch.K;
   launch.split = 1;
   const auto is_wider = [&](std::int64_t split) {
-    const bool is_small = launch.N * split < kBlocksLeast * kWarps && bytes >= 2 * split * 32 * kVectorBytes;
+    const bool is_small = launch.N * split < kBlocksLeast * kColumnWarps && bytes >= 2 * split * 32 * kVectorBytes;
     return bytes > split * kWarpBytes || is_small;
   };
-  while (launch.split < kWarps && is_wider(launch.split)) launch.split *= 2;
+  while (launch.split < kColumnWarps && is_wider(launch.split)) launch.split *= 2;
   auto* kernel = few_rows_kernel<T, 8>;
   if (launch.rows <= 4) kernel = few_rows_kernel<T, 4>;
   if (launch.rows <= 2) kernel = few_rows_kernel<T, 2>;
   if (launch.rows <= 1) kernel = few_rows_kernel<T, 1>;
-  const int columns = kWarps / launch.split;
+  const int columns = kColumnWarps / launch.split;
   const std::int64_t shared = (launch.rows + (launch.normalizes ? 2 : 0)) * bytes;
   allow_shared_memory(kernel, shared);
-  launch_behind(kernel, static_cast<unsigned>((launch.N + columns - 1) / columns), kWarps * 32,
+  launch_behind(kernel, static_cast<unsigned>((launch.N + columns - 1) / columns), kColumnWarps * 32,
                 static_cast<std::size_t>(shared), stream, launch);
 }
 

@@ -240,7 +240,7 @@ template <int kColumns, int kLayers, int kTogether>
 __global__ void __launch_bounds__(32 * (kLayers == 2 ? 3 * kMostPairUnits : kMostUnits))
     lstm_kernel(const __grid_constant__ Recurrence r) {
   constexpr int kWidth = 32 * kColumns;
-  extern __shared__ float memory[];
+  extern __shared__ float lstm_memory[];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32, gate = lane / kSlots;
   const int warps = static_cast<int>(blockDim.x) / 32, units = warps / roles_of(kLayers), role = warp / units, H = r.H;
   const bool is_input = role == kLayers && kLayers > 1;  // computes the input parts of the last layer
@@ -248,8 +248,8 @@ __global__ void __launch_bounds__(32 * (kLayers == 2 ? 3 * kMostPairUnits : kMos
   const int unit = static_cast<int>(blockIdx.x) * units + warp % units;
   const int slot = kTogether > 1 ? lane % kSlots : 0;  // a lane's sample in a group of kTogether
   const int groups = (r.samples + kTogether - 1) / kTogether, size = kLayers * r.samples * kWidth;
-  float* const cells = memory + 2 * size + warp * 32 + lane;
-  float* const inputs = memory + 2 * size + groups * warps * 32 + warp % units * 32 + lane;
+  float* const cells = lstm_memory + 2 * size + warp * 32 + lane;
+  float* const inputs = lstm_memory + 2 * size + groups * warps * 32 + warp % units * 32 + lane;
   const auto input_of = [&](std::int64_t step, int group) -> float& {
     return inputs[((step & 1) * groups + group) * units * 32];
   };
@@ -262,7 +262,7 @@ __global__ void __launch_bounds__(32 * (kLayers == 2 ? 3 * kMostPairUnits : kMos
     if (layer.input_bias != nullptr) bias = element(layer.input_bias, gate * H + unit, r.width);
     if (layer.hidden_bias != nullptr) bias += element(layer.hidden_bias, gate * H + unit, r.width);
   }
-  for (int i = thread; i < 2 * size; i += warps * 32) memory[i] = 0.0F;
+  for (int i = thread; i < 2 * size; i += warps * 32) lstm_memory[i] = 0.0F;
   for (int group = 0; group < groups; ++group) {
     const int sample = group * kTogether + slot;
     const bool given = layer.c != nullptr && unit < H && sample < r.samples;
@@ -273,7 +273,7 @@ __global__ void __launch_bounds__(32 * (kLayers == 2 ? 3 * kMostPairUnits : kMos
   const auto place_of = [&](std::int64_t step, int sample) { return step * r.N + r.first + sample; };
   const std::int64_t iterations = r.steps + (kLayers - 1) * kDelay;
   for (std::int64_t iteration = 0; iteration < iterations; ++iteration) {
-    float* const h = memory + (iteration & 1) * size;
+    float* const h = lstm_memory + (iteration & 1) * size;
     // h of the layer below is that of the second layer's next step.
     const std::int64_t step = iteration - which * kDelay + (is_input ? 1 : 0);
     const bool computes = unit < H && step >= 0 && step < r.steps;

@@ -22,9 +22,9 @@
 namespace polyphase::cuda {
 namespace {
 
-constexpr int kHeadMost = 128;
+constexpr int kRotaryHeadMost = 128;
 constexpr int kNewMost = 8;
-constexpr int kWarps = 8;
+constexpr int kRotaryWarps = 8;
 constexpr int kPer = 8;    // numbers of a head that a lane has
 constexpr int kSteps = 8;  // keys that a lane loads together
 
@@ -45,13 +45,13 @@ template <class T>
 using Numbers = Pack<T, kPer>;
 
 /// The softmax of a warp's keys so far. A lane has the sums of its eight columns and of its keys.
-struct Part {
+struct RotaryPart {
   float greatest = -INFINITY, total = 0, sums[kPer] = {};
 };
 
 /// Adds keys with their values. Key s of the lane counts if is_key(s).
 template <int kLanes, class T, class IsKey>
-__device__ __forceinline__ void add_keys(Part& part, const float (&query)[kPer], const Numbers<T> (&keys)[kSteps],
+__device__ __forceinline__ void add_keys(RotaryPart& part, const float (&query)[kPer], const Numbers<T> (&keys)[kSteps],
                                          const Numbers<T> (&values)[kSteps], const IsKey& is_key) {
   float scores[kSteps], greatest = part.greatest;
 #pragma unroll
@@ -133,12 +133,12 @@ __device__ __forceinline__ Place place_of(const RotaryLaunch<T>& launch) {
 }
 
 /// The block's warps' parts, combined: out of the query.
-struct Parts {
-  float greatest[kWarps], total[kWarps], sums[kWarps][kHeadMost];
+struct RotaryParts {
+  float greatest[kRotaryWarps], total[kRotaryWarps], sums[kRotaryWarps][kRotaryHeadMost];
 };
 
 template <int kLanes>
-__device__ __forceinline__ void keep_part(Parts& parts, Part& part, int warp, int lane) {
+__device__ __forceinline__ void keep_part(RotaryParts& parts, RotaryPart& part, int warp, int lane) {
 #pragma unroll
   for (int step = 16; step >= kLanes; step /= 2) {
     part.total += __shfl_xor_sync(~0U, part.total, step);
@@ -151,12 +151,12 @@ __device__ __forceinline__ void keep_part(Parts& parts, Part& part, int warp, in
   for (int c = 0; c < kPer; ++c) parts.sums[warp][lane * kPer + c] = part.sums[c];
 }
 
-__device__ __forceinline__ float combined(const Parts& parts, int column) {
+__device__ __forceinline__ float combined(const RotaryParts& parts, int column) {
   float most = parts.greatest[0], total = 0, sum = 0;
 #pragma unroll
-  for (int w = 1; w < kWarps; ++w) most = parts.greatest[w] > most || isnan(parts.greatest[w]) ? parts.greatest[w] : most;
+  for (int w = 1; w < kRotaryWarps; ++w) most = parts.greatest[w] > most || isnan(parts.greatest[w]) ? parts.greatest[w] : most;
 #pragma unroll
-  for (int w = 0; w < kWarps; ++w) {
+  for (int w = 0; w < kRotaryWarps; ++w) {
     if (parts.total[w] == 0) continue;  // the warp had no keys
     const float factor = expf(parts.greatest[w] - most);
     total = fmaf(parts.total[w], factor, total), sum = fmaf(parts.sums[w][column], factor, sum);
@@ -165,10 +165,10 @@ __device__ __forceinline__ float combined(const Parts& parts, int column) {
 }
 
 template <class T, int kLanes>
-__global__ void __launch_bounds__(kWarps * 32) rotary_attention_kernel(const __grid_constant__ RotaryLaunch<T> launch) {
-  __shared__ float query[kHeadMost];
-  __shared__ alignas(16) T new_keys[kNewMost][kHeadMost];
-  __shared__ Parts parts;
+__global__ void __launch_bounds__(kRotaryWarps * 32) rotary_attention_kernel(const __grid_constant__ RotaryLaunch<T> launch) {
+  __shared__ float query[kRotaryHeadMost];
+  __shared__ alignas(16) T new_keys[kNewMost][kRotaryHeadMost];
+  __shared__ RotaryParts parts;
   constexpr int kGroups = 32 / kLanes, kWarpKeys = kSteps * kGroups;  // keys that a warp loads together
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
   const int group = lane / kLanes, column = lane % kLanes * kPer, D = launch.D, half = D / 2;
@@ -200,7 +200,7 @@ __global__ void __launch_bounds__(kWarps * 32) rotary_attention_kernel(const __g
   };
   load(warp * kWarpKeys);
   const bool writes = launch.keys != nullptr && place.i == launch.n - 1 && place.head % share == 0;
-  for (int pair = thread; pair < (place.i + 2) * half; pair += kWarps * 32) {
+  for (int pair = thread; pair < (place.i + 2) * half; pair += kRotaryWarps * 32) {
     const int l = pair / half - 1, i = pair % half;  // -1: the query
     if (l < 0) {
       rotate_pair(launch, projected + place.i * position_size + place.head * D, i, static_cast<double>(place.first + place.i),
@@ -214,7 +214,7 @@ __global__ void __launch_bounds__(kWarps * 32) rotary_attention_kernel(const __g
     });
   }
   if (writes)
-    for (int at = thread; at < launch.n * D; at += kWarps * 32)
+    for (int at = thread; at < launch.n * D; at += kRotaryWarps * 32)
       launch.values[ring_at + (place.first + at / D) % launch.ring * D + at % D] = new_value[at / D * position_size + at % D];
   __syncthreads();
   if (thread == 0 && launch.keys != nullptr) count_on(launch, place.first);
@@ -222,12 +222,12 @@ __global__ void __launch_bounds__(kWarps * 32) rotary_attention_kernel(const __g
   float own_query[kPer];
 #pragma unroll
   for (int c = 0; c < kPer; ++c) own_query[c] = is_column ? query[column + c] : 0.0F;
-  Part part;
-  for (int at = warp * kWarpKeys; at < old; at += kWarps * kWarpKeys) {
+  RotaryPart part;
+  for (int at = warp * kWarpKeys; at < old; at += kRotaryWarps * kWarpKeys) {
     add_keys<kLanes>(part, own_query, keys, values, [&](int s) { return key_of(at, s) < old; });
-    load(at + kWarps * kWarpKeys);
+    load(at + kRotaryWarps * kWarpKeys);
   }
-  if (warp == kWarps - 1) {
+  if (warp == kRotaryWarps - 1) {
     const auto is_new = [&](int s) { return key_of(0, s) <= place.i && place.first + key_of(0, s) >= place.begin; };
 #pragma unroll
     for (int s = 0; s < kSteps; ++s) {
@@ -264,13 +264,13 @@ void launch_rotary(const Tensor& out, const RotaryAttention& in, cudaStream_t st
   if (launch.D <= 8 * kPer) kernel = rotary_attention_kernel<T, 8>;
   if (launch.D <= 4 * kPer) kernel = rotary_attention_kernel<T, 4>;
   const auto blocks = static_cast<unsigned>(in.projected.size(0) * in.heads * launch.n);
-  launch_behind(kernel, blocks, kWarps * 32, 0, stream, launch);
+  launch_behind(kernel, blocks, kRotaryWarps * 32, 0, stream, launch);
 }
 
 }  // namespace
 
 std::int64_t rotary_attention_positions(DType dtype, std::int64_t head_size) {
-  const bool fits = dtype != DType::f64 && dtype != DType::i64 && head_size % kPer == 0 && head_size <= kHeadMost;
+  const bool fits = dtype != DType::f64 && dtype != DType::i64 && head_size % kPer == 0 && head_size <= kRotaryHeadMost;
   return fits ? kNewMost : 0;
 }
 

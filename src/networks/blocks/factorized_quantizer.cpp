@@ -17,8 +17,8 @@
 namespace polyphase {
 namespace {
 
-constexpr std::int64_t kLargestFrame = 65536;  // positions
-constexpr double kSmallestLength = 1e-12;      // as torch.nn.functional.normalize has it
+constexpr std::int64_t kMostPositions = 65536;  // positions
+constexpr double kSmallestLength = 1e-12;       // as torch.nn.functional.normalize has it
 
 Conv1d pointwise(std::int64_t in, std::int64_t out) {
   return Conv1d({.in_channels = in, .out_channels = out, .kernel_size = 1});
@@ -110,8 +110,8 @@ ResidualQuantizer::ResidualQuantizer(const Options& options) : options_(options)
     layers::require_at_least("ResidualQuantizer", "strides", stride, 1);
     require<NotImplemented>(options.role == Role::decoder || stride == 1,
                             "ResidualQuantizer: expected strides of 1 to encode, got ", stride);
-    require<ShapeError>(stride <= kLargestFrame && std::lcm(positions_, stride) <= kLargestFrame,
-                        "ResidualQuantizer: expected strides with a common multiple of at most ", kLargestFrame, ", got ",
+    require<ShapeError>(stride <= kMostPositions && std::lcm(positions_, stride) <= kMostPositions,
+                        "ResidualQuantizer: expected strides with a common multiple of at most ", kMostPositions, ", got ",
                         stride);
     positions_ = std::lcm(positions_, stride);
   }

@@ -23,7 +23,7 @@ struct NameRule {
 };
 
 // transformers@15ea02a:src/transformers/models/dac/{modeling_dac,convert_dac_checkpoint}.py
-constexpr NameRule kDac[] = {
+constexpr NameRule kDacNames[] = {
     {"decoder.conv1", "decoder.model.0"},
     {"decoder.block.#.snake1", "decoder.model.{0+1}.block.0"},
     {"decoder.block.#.conv_t1", "decoder.model.{0+1}.block.1"},
@@ -58,7 +58,7 @@ constexpr NameRule kOobleck[] = {
 };
 
 // transformers@01da412:src/transformers/models/encodec/convert_encodec_checkpoint_to_pytorch.py
-constexpr NameRule kEncodec[] = {
+constexpr NameRule kEncodecNames[] = {
     {"quantizer.layers.#.codebook", "quantizer.vq.layers.{0}._codebook"},
     {"decoder.layers.0.conv", "decoder.model.0.conv.conv"},
     {"decoder.layers.0.norm", "decoder.model.0.conv.norm"},
@@ -81,7 +81,7 @@ constexpr NameRule kEncodec[] = {
 };
 
 // transformers@15ea02a:src/transformers/models/mimi/convert_mimi_checkpoint_to_pytorch.py
-constexpr NameRule kMimi[] = {
+constexpr NameRule kMimiNames[] = {
     {"quantizer.semantic_residual_vector_quantizer.layers.#.codebook.embed_sum",
      "quantizer.rvq_first.vq.layers.{0}._codebook.embedding_sum"},
     {"quantizer.semantic_residual_vector_quantizer.layers.#.codebook.cluster_usage",
@@ -115,7 +115,7 @@ constexpr NameRule kMimi[] = {
 };
 
 // transformers@15ea02a:src/transformers/models/speecht5/modeling_speecht5.py
-constexpr NameRule kSpeechT5[] = {{"upsampler.#", "ups.{0}"}};
+constexpr NameRule kSpeechT5Names[] = {{"upsampler.#", "ups.{0}"}};
 
 /// Names of one library for one network. A name that the original does not have identifies them.
 struct Dialect {
@@ -124,11 +124,11 @@ struct Dialect {
   std::span<const NameRule> rules;
 };
 constexpr Dialect kDialects[] = {
-    {"hifigan", "upsampler.#", kSpeechT5},
-    {"mimi", "quantizer.semantic_residual_vector_quantizer", kMimi},
-    {"encodec", "quantizer.layers.#.codebook", kEncodec},
+    {"hifigan", "upsampler.#", kSpeechT5Names},
+    {"mimi", "quantizer.semantic_residual_vector_quantizer", kMimiNames},
+    {"encodec", "quantizer.layers.#.codebook", kEncodecNames},
     {"oobleck", "decoder.block.#.snake1.beta", kOobleck},
-    {"dac", "decoder.block.#.conv_t1", kDac},
+    {"dac", "decoder.block.#.conv_t1", kDacNames},
 };
 
 /// A name that only one network's original code has, somewhere in a checkpoint's names. The first that is found counts.

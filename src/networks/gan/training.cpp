@@ -21,7 +21,7 @@
 namespace polyphase {
 namespace {
 
-constexpr const char* kName = "gan";
+constexpr const char* kTraining = "gan";
 
 Tensor total(const std::vector<Tensor>& terms) {
   return std::accumulate(terms.begin() + 1, terms.end(), terms.front(), [](const Tensor& a, const Tensor& b) { return a + b; });
@@ -142,7 +142,7 @@ GanTraining::GanTraining(Network& generator, const GanRecipe& recipe)
       generator_optimizer_(learned(generator), options_of(recipe)),
       discriminator_optimizer_(learned(discriminators_), options_of(recipe)) {
   require<ShapeError>(generator.format().input == NetworkInput::mel && generator.format().samples_per_frame == recipe.hop_size,
-                      kName, ": expected a generator of mels with ", recipe.hop_size, " samples (hop_size) a frame, got ",
+                      kTraining, ": expected a generator of mels with ", recipe.hop_size, " samples (hop_size) a frame, got ",
                       generator.format().samples_per_frame);
 }
 
@@ -182,9 +182,9 @@ Tensor GanTraining::clipped_norm(Module& module) const {
 
 GanStep GanTraining::step(const Tensor& audio, const GanStepOptions& options) {
   require<ShapeError>(audio.rank() == 3 && audio.size(1) == 1 && audio.size(2) >= 1 && audio.size(2) % recipe_.hop_size == 0,
-                      kName, ": expected audio (N, 1, L), L a multiple of hop_size=", recipe_.hop_size, ", got ",
+                      kTraining, ": expected audio (N, 1, L), L a multiple of hop_size=", recipe_.hop_size, ", got ",
                       audio.shape());
-  require<ShapeError>(options.parts >= 1 && audio.size(0) >= 1 && audio.size(0) % options.parts == 0, kName,
+  require<ShapeError>(options.parts >= 1 && audio.size(0) >= 1 && audio.size(0) % options.parts == 0, kTraining,
                       ": expected a batch that ", options.parts, " parts divide, got ", audio.shape());
   const std::vector<Tensor> parts = parts_of(audio, options.parts);
   std::vector<Tensor> generated;

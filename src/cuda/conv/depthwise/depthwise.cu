@@ -99,7 +99,7 @@ Plan make_plan(const ConvProblem& problem, ConvDirection direction, int device) 
       plan.blocks = problem.N * problem.C_in * plan.tiles_per_row;
       break;
     case ConvDirection::wgrad: {
-      plan.chunks = (plan.taps + kChunk - 1) / kChunk;
+      plan.chunks = (plan.taps + kTapChunk - 1) / kTapChunk;
       plan.jobs = plan.classes * plan.chunks;
       plan.job_groups = static_cast<int>(tiles(plan.jobs, kThreads / 32));
       plan.tiles_per_row = tiles(problem.L_in, plan.positions);

@@ -17,8 +17,8 @@
 
 namespace polyphase::cuda::depthwise {
 
-inline constexpr int kGroup = 7;  // positions per thread
-inline constexpr int kChunk = 8;  // taps of a class at a time
+inline constexpr int kGroup = 7;     // positions per thread
+inline constexpr int kTapChunk = 8;  // taps of a class at a time
 inline constexpr int kThreads = 128;
 inline constexpr int kLine = 128;  // bytes
 // Blocks per SM of dgrad in f64; 0 leaves the number to ptxas, which then takes so few registers on sm_90 that some spill.
@@ -58,14 +58,14 @@ __device__ __forceinline__ void slide(const A* from, int step, int taps, Use&& u
 #pragma unroll
     for (int p = 0; p < kGroup - 1; ++p) ring[p] = from[p];
 #pragma unroll
-    for (int j = 0; j < kChunk; ++j) {
+    for (int j = 0; j < kTapChunk; ++j) {
       if (j >= taps) break;
       ring[(j + kGroup - 1) % kGroup] = from[j + kGroup - 1];
       use(j, [&](int p) { return ring[(p + j) % kGroup]; });
     }
   } else {
 #pragma unroll
-    for (int j = 0; j < kChunk; ++j) {
+    for (int j = 0; j < kTapChunk; ++j) {
       if (j >= taps) break;
       use(j, [&](int p) { return from[p + j * step]; });
     }
@@ -75,7 +75,7 @@ __device__ __forceinline__ void slide(const A* from, int step, int taps, Use&& u
 /// sums[p] += sum over the class's taps of from[p + j*step] * w[j].
 template <class A>
 __device__ __forceinline__ void add_taps(const A* from, int step, const A* w, int taps, A (&sums)[kGroup]) {
-  for (int first = 0; first < taps; first += kChunk, from += kChunk * step, w += kChunk) {
+  for (int first = 0; first < taps; first += kTapChunk, from += kTapChunk * step, w += kTapChunk) {
     auto use = [&](int j, auto&& window) {
       const A weight = w[j];
 #pragma unroll

@@ -19,12 +19,12 @@ constexpr std::int64_t kLongest = std::int64_t{1} << 30;
 int vectors_of_thread(ConvDirection direction) { return direction == ConvDirection::dgrad ? kDgradVectors : kVectors; }
 
 /// Shared memory of a block of `threads`. Stages that 16-byte copies fill begin at lines.
-struct Stages {
+struct VectorStages {
   std::int64_t count = 0, words = 0;  // words per stage
   std::int64_t tap_words = 0, chunks = 0;
   [[nodiscard]] std::int64_t bytes() const { return 4 * (tap_words + count * words); }
 };
-Stages stages_of(const ConvProblem& p, ConvDirection direction, std::int64_t threads) {
+VectorStages stages_of(const ConvProblem& p, ConvDirection direction, std::int64_t threads) {
   const std::int64_t vectors = threads * vectors_of_thread(direction);
   const std::int64_t steps = divide_up(p.K, p.S), shifted_steps = divide_up(p.K + p.S - 1, p.S);  // the latter for any sigma
   // Reads go up to three words past the last one used.
@@ -83,7 +83,7 @@ std::optional<VectorPlan> make_vector_plan(const ConvProblem& p, ConvDirection d
   const std::int64_t fewest = divide_up(length, of_thread * most_threads);
   const std::int64_t threads = round_up(divide_up(length, of_thread * fewest), 32);
   const std::int64_t tiles = divide_up(length, of_thread * threads);
-  const Stages stages = stages_of(p, direction, threads);
+  const VectorStages stages = stages_of(p, direction, threads);
   if (stages.bytes() > kSharedLimit) return std::nullopt;
 
   VectorPlan plan{};

@@ -1,7 +1,7 @@
 #pragma once
 // The depthwise weight gradient: read kernel.cuh first. Device code of depthwise.cu.
 //
-// A block computes one output channel, up to four jobs (a class and kChunk of its taps) and one slice of the (sample, tile)
+// A block computes one output channel, up to four jobs (a class and kTapChunk of its taps) and one slice of the (sample, tile)
 // pairs. A warp has one job: its threads keep the job's sums in registers over the whole slice, then add them by shuffles in a
 // fixed order.
 
@@ -14,7 +14,7 @@ __global__ void __launch_bounds__(kThreads)
     wgrad_kernel(const __grid_constant__ ConvProblem problem, const __grid_constant__ Plan plan, const T* __restrict__ x,
                  const T* __restrict__ y, A* __restrict__ partial) {
   constexpr int kWarps = kThreads / 32;
-  __shared__ A warp_sums[kWarps][kChunk];
+  __shared__ A warp_sums[kWarps][kTapChunk];
   extern __shared__ __align__(16) unsigned char memory[];
   A* const low = reinterpret_cast<A*>(memory);
   A* const high = low + plan.low_words;
@@ -29,9 +29,9 @@ __global__ void __launch_bounds__(kThreads)
   const int jobs = min(kWarps, plan.jobs - job_group * kWarps);
   const int warps_per_job = kWarps / jobs;
   const int job = job_group * kWarps + warp % jobs, share = warp / jobs;
-  const int a = job / plan.chunks, first_tap = (job - a * plan.chunks) * kChunk;
+  const int a = job / plan.chunks, first_tap = (job - a * plan.chunks) * kTapChunk;
   const int taps = share < warps_per_job ? plan.taps_of(a) - first_tap : 0;  // the last chunk may have none
-  A sums[kChunk] = {};
+  A sums[kTapChunk] = {};
   const std::int64_t end = min(plan.tiles, (slice + 1) * plan.tiles_per_slice);
   const std::int64_t begin = slice * plan.tiles_per_slice;
   std::int64_t n = begin / plan.tiles_per_row, of_row = begin - n * plan.tiles_per_row;
@@ -67,13 +67,13 @@ __global__ void __launch_bounds__(kThreads)
     __syncthreads();
   }
 #pragma unroll
-  for (int j = 0; j < kChunk; ++j) {
+  for (int j = 0; j < kTapChunk; ++j) {
 #pragma unroll
     for (int offset = 16; offset > 0; offset /= 2) sums[j] += __shfl_down_sync(0xffffffffU, sums[j], offset);
     if (lane == 0) warp_sums[warp][j] = sums[j];
   }
   __syncthreads();
-  if (share == 0 && lane < min(taps, kChunk)) {
+  if (share == 0 && lane < min(taps, kTapChunk)) {
     A sum = 0;
     for (int s = 0; s < warps_per_job; ++s) sum += warp_sums[warp % jobs + s * jobs][lane];
     partial[(slice * problem.C_out + co) * plan.K + a + (first_tap + lane) * plan.Sg] = sum;

@@ -174,7 +174,7 @@ __global__ void __launch_bounds__(kWideThreads, kWideBlocksOfMultiprocessor)
     __syncthreads();
 #pragma unroll 1
     for (int i = 0; i < count; ++i) {
-      WideSums sums = {};
+      WideTileSums sums = {};
       {
         GatherLoader loader(gemm, exact, steps, WidePlace(gemm, wide, listed[i]));
         sum_wide<kParts>(loader, loader.steps(), power_of_two(weight_power), power_of_two(source_power), memory, sums);

@@ -31,14 +31,14 @@ struct WideStage {
 };
 
 /// Sums of a warp. Lane 4*g + q has rows 16*m + g + {0, 8} of its 32 rows of A and 8*n + 2*q + {0, 1} of its 32 of B.
-using WideSums = float[kWideM][kWideN][4];
+using WideTileSums = float[kWideM][kWideN][4];
 
 /// Floats from row to row of A where a block's sums are put into shared memory.
 inline constexpr int kWidePitch = kWideWidth + 4;
 static_assert(kWideRows * kWidePitch * 4 <= 2 * WideStage<2>::kBytes);
 
 /// tile[row of A * kWidePitch + row of B] = a warp's sums.
-__device__ __forceinline__ void store_sums(const WideSums& sums, float* tile) {
+__device__ __forceinline__ void store_sums(const WideTileSums& sums, float* tile) {
   const auto thread = static_cast<int>(threadIdx.x);
   float* const own = tile + (thread / 32 % 2 * 32 + thread % 32 / 4) * kWidePitch + thread / 64 * 32 + thread % 4 * 2;
 #pragma unroll
@@ -76,7 +76,7 @@ __device__ __forceinline__ void store_wide(unsigned char* to, int part_bytes, co
 
 /// acc += the products of a step. Parts whose indices add up to kParts or more are left out: they are below 2^-9*kParts.
 template <int kParts>
-__device__ __forceinline__ void multiply_wide(std::uint32_t stage, WideSums& acc) {
+__device__ __forceinline__ void multiply_wide(std::uint32_t stage, WideTileSums& acc) {
   using Stage = WideStage<kParts>;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int matrix = lane / 8, row = lane % 8;
@@ -129,11 +129,11 @@ __device__ __forceinline__ void multiply_wide(std::uint32_t stage, WideSums& acc
 /// A and eight of B, which go to a_place() and b_place(), byte offsets in an operand's part. `memory`: two stages.
 template <int kParts, class Loader>
 __device__ __forceinline__ void sum_wide(Loader& loader, int steps, float a_scale, float b_scale, unsigned char* memory,
-                                         WideSums& sums) {
+                                         WideTileSums& sums) {
   using Stage = WideStage<kParts>;
   // The tensor cores cut a sum off at each product, so sums move to ordinary f32 after at most 16 of them.
   constexpr int kChain = 16 / (kParts * (kParts + 1) / 2);
-  WideSums acc = {};
+  WideTileSums acc = {};
   float a[4], b[8];
   const auto store = [&](int step) {
     unsigned char* const stage = memory + step % 2 * Stage::kBytes;

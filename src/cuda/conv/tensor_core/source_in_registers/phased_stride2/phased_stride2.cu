@@ -56,7 +56,7 @@ void launch(const Gather& call, const Phased2Tiling& tiling) {
 }
 
 template <class Operand>
-void gather_as(const Gather& call) {
+void gather_stride2(const Gather& call) {
   const DeviceProperties& gpu = properties(call.device);
   const Phased2Tiling tiling = best_phased2_tiling(call.problem, gpu.sm_count, gpu.shared_bytes_per_block);
   switch (tiling.channels) {
@@ -74,9 +74,9 @@ void gather_as(const Gather& call) {
 }  // namespace
 
 void phased_stride2_gather(const Gather& call) {
-  if (call.problem.dtype == DType::f16) return gather_as<F16>(call);
-  if (call.problem.dtype == DType::bf16) return gather_as<Bf16>(call);
-  return gather_as<ScaledF16>(call);
+  if (call.problem.dtype == DType::f16) return gather_stride2<F16>(call);
+  if (call.problem.dtype == DType::bf16) return gather_stride2<Bf16>(call);
+  return gather_stride2<ScaledF16>(call);
 }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -42,7 +42,7 @@ void launch(const Gather& call, const Phased4Tiling& tiling) {
 }
 
 template <class Operand>
-void gather_as(const Gather& call) {
+void gather_stride4(const Gather& call) {
   const Phased4Tiling tiling = phased_stride4_tiling(call.problem, properties(call.device));
   if (tiling.pattern == 1) return launch<Operand, 4, 1>(call, tiling);
   if (call.problem.S == 4) return launch<Operand, 4, 0>(call, tiling);
@@ -58,8 +58,8 @@ Phased4Tiling phased_stride4_tiling(const ConvProblem& problem, const DeviceProp
 void phased_stride4_gather(const Gather& call) {
   if (call.problem.dtype == DType::f32)
     return phased_stride4_gather_f32(call, phased_stride4_tiling(call.problem, properties(call.device)));
-  if (call.problem.dtype == DType::f16) return gather_as<F16>(call);
-  return gather_as<Bf16>(call);
+  if (call.problem.dtype == DType::f16) return gather_stride4<F16>(call);
+  return gather_stride4<Bf16>(call);
 }
 
 }  // namespace polyphase::cuda::tensor_core

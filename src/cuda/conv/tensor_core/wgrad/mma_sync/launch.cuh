@@ -49,7 +49,7 @@ void launch_mma_wgrad(const WgradCall& call, const MmaWgradTiling& tiling) {
   const auto* sums = reinterpret_cast<const float*>(partial);
   if (tiling.slices <= kFewSlices) {
     mma_wgrad_sum_kernel<Operand, kRowWarps, kColumnWarps>
-        <<<static_cast<unsigned>(wgrad_sum_blocks(tiling, problem.G, problem.K)), kSumThreads, 0, call.stream>>>(
+        <<<static_cast<unsigned>(wgrad_sum_blocks(tiling, problem.G, problem.K)), kMmaSumThreads, 0, call.stream>>>(
             tiling, problem.K, sums, static_cast<T*>(call.w));
     return check_launch("conv tensor_core: mma wgrad sum");
   }

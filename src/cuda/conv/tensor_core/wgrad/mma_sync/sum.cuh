@@ -8,7 +8,7 @@
 
 namespace polyphase::cuda::tensor_core {
 
-inline constexpr int kSumThreads = 256;
+inline constexpr int kMmaSumThreads = 256;
 inline constexpr int kSumTaps = 32;    // per block, at most
 inline constexpr int kFewSlices = 12;  // with more slices reduce_slices has more threads per weight
 
@@ -40,7 +40,7 @@ __device__ __forceinline__ std::int64_t sums_of_tap(const MmaWgradTiling& tiling
 
 /// w = the slices of partial, added in order in f64.
 template <class Operand, int kRowWarps, int kColumnWarps>
-__global__ void __launch_bounds__(kSumThreads)
+__global__ void __launch_bounds__(kMmaSumThreads)
     mma_wgrad_sum_kernel(const __grid_constant__ MmaWgradTiling tiling, std::int64_t K, const float* __restrict__ partial,
                          typename Operand::Source* __restrict__ w) {
   __shared__ float sums[8][8][kSumTaps + 1];  // (channel of x, of y, tap)
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kSumThreads)
   const int out_block = take(y.blocks / y.planes), in_block = take(x.blocks / x.planes), group = static_cast<int>(rest);
   const auto taps = static_cast<int>(min(K - first_tap, std::int64_t{kSumTaps}));
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  for (int tap = warp; tap < taps; tap += kSumThreads / 32) {
+  for (int tap = warp; tap < taps; tap += kMmaSumThreads / 32) {
     const float* from = partial + lane * 4 +
                         sums_of_tap<Operand, kRowWarps, kColumnWarps>(tiling, group, tiling.swapped ? out_block : in_block,
                                                                       tiling.swapped ? in_block : out_block, first_tap + tap);
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(kSumThreads)
   }
   __syncthreads();
   const int in = min(8, x.channels - in_block * 8), out = min(8, y.channels - out_block * 8), run = out * taps;
-  for (int i = static_cast<int>(threadIdx.x); i < in * run; i += kSumThreads) {
+  for (int i = static_cast<int>(threadIdx.x); i < in * run; i += kMmaSumThreads) {
     const int ci = i / run, co = (i - ci * run) / taps, tap = i - ci * run - co * taps;
     const std::int64_t row = std::int64_t{group} * x.channels + in_block * 8 + ci;
     w[(row * y.channels + out_block * 8 + co) * K + first_tap + tap] = static_cast<typename Operand::Source>(sums[ci][co][tap]);

@@ -15,7 +15,7 @@ namespace polyphase::cuda::tensor_core {
 namespace {
 
 static_assert(kWideInputs == kWideRows && kWideOutputs == kWideWidth);
-constexpr int kWideBlocksOfMultiprocessor = 2;
+constexpr int kWgradBlocksOfMultiprocessor = 2;
 constexpr int kTileFloats = kWideRows * kWideWidth;
 
 /// The weights of a block: of one tap.
@@ -146,7 +146,7 @@ __device__ __noinline__ void store_block(const WideGradient& gradient, std::int6
 
 /// Each item is a slice of a block's steps. The last slice of a block adds all of them up in order.
 template <int kParts>
-__global__ void __launch_bounds__(kWideThreads, kWideBlocksOfMultiprocessor)
+__global__ void __launch_bounds__(kWideThreads, kWgradBlocksOfMultiprocessor)
     wgrad_wide_kernel(const __grid_constant__ ConvProblem problem, const __grid_constant__ WideWeights wide, int slices,
                       const float* x, const float* y, float* w, float* partial, const WgradScales* scales) {
   extern __shared__ __align__(16) unsigned char memory[];
@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(kWideThreads, kWideBlocksOfMultiprocessor)
     __syncthreads();
 #pragma unroll 1
     for (int i = 0; i < count; ++i) {
-      WideSums sums = {};
+      WideTileSums sums = {};
       {
         const std::int64_t index = listed[i] / slices, slice = listed[i] - index * slices;
         WgradLoader loader(problem, x, y, WideBlock(problem, wide, index));
@@ -197,7 +197,7 @@ void launch_wide(const WgradCall& call) {
   constexpr int kShared = 2 * WideStage<kParts>::kBytes;
   const ConvProblem& problem = call.problem;
   const WideWeights& wide = call.wide;
-  const std::int64_t most = kWideBlocksOfMultiprocessor * properties(call.device).sm_count;
+  const std::int64_t most = kWgradBlocksOfMultiprocessor * properties(call.device).sm_count;
   const std::int64_t steps = problem.N * ((problem.L_in + kWideDepth - 1) / kWideDepth);
   const std::int64_t slices =
       std::clamp<std::int64_t>((most + wide.blocks - 1) / wide.blocks, 1, std::max<std::int64_t>(steps / 16, 1));
