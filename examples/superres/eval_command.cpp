@@ -20,7 +20,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kPictureSeconds = 5;
 
-void warn(const std::string& text) { std::fprintf(stderr, "superres: warning: %s\n", text.c_str()); }
+void warn_of_clip(const std::string& text) { std::fprintf(stderr, "superres: warning: %s\n", text.c_str()); }
 
 // JSON has no infinity; nlohmann writes null instead, here for the SNR of a perfect output.
 Json to_json(const Scores& scores) { return {{"snr_db", scores.snr}, {"si_sdr_db", scores.si_sdr}, {"lsd", scores.lsd}}; }
@@ -51,10 +51,12 @@ void write_json(const std::string& path, const ModelOptions& model, const std::v
 }
 
 ClipSet open_heldout(const EvalCommand& command, const ModelOptions& model) {
-  const std::vector<std::string> paths =
-      command.all_files ? find_audio(command.data, warn) : split_folder(command.data, command.heldout_fraction, warn).heldout;
+  const std::vector<std::string> paths = command.all_files
+                                             ? find_audio(command.data, warn_of_clip)
+                                             : split_folder(command.data, command.heldout_fraction, warn_of_clip).heldout;
   pp::require<pp::Error>(!paths.empty(), command.data, ": there is no sound file in it");
-  return open_clips(paths, {.rate = model.rate, .factor = model.factor, .shortest = kLsdWindow, .silence = false}, warn);
+  return open_clips(paths, {.rate = model.rate, .factor = model.factor, .shortest = kLsdWindow, .silence = false},
+                    warn_of_clip);
 }
 
 std::size_t find_clip(const ClipSet& clips, const std::string& name) {

@@ -14,18 +14,18 @@ namespace vocoder {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using Ordered = nlohmann::ordered_json;
 
-void warn(const std::string& text) { std::fprintf(stderr, "vocoder: warning: %s\n", text.c_str()); }
+void warn_of_clip(const std::string& text) { std::fprintf(stderr, "vocoder: warning: %s\n", text.c_str()); }
 
-Json to_json(const ClipScores& one) {
+Ordered to_json(const ClipScores& one) {
   return {{"clip", one.name}, {"seconds", one.seconds}, {"mel_distance", one.scores.mel}, {"stft_distance", one.scores.stft}};
 }
 
 void write_json(const std::string& path, const std::vector<ClipScores>& scores) {
-  Json clips = Json::array();
+  Ordered clips = Ordered::array();
   for (const ClipScores& one : scores) clips.push_back(to_json(one));
-  write_text(path, Json{{"clips", clips}, {"mean", to_json(mean_of(scores))}}.dump(2) + "\n");
+  write_text(path, Ordered{{"clips", clips}, {"mean", to_json(mean_of(scores))}}.dump(2) + "\n");
 }
 
 pp::Model load(const std::string& path, const std::string& config) {
@@ -41,8 +41,9 @@ pp::Model load(const std::string& path, const std::string& config) {
 int evaluate_command(const EvaluateCommand& command) {
   const pp::Model model = load(command.model, command.config);
   const Vocoder vocoder{*model.net, model.config};
-  const std::vector<std::string> paths =
-      command.all_files ? find_audio(command.data, warn) : split_folder(command.data, command.heldout_fraction, warn).heldout;
+  const std::vector<std::string> paths = command.all_files
+                                             ? find_audio(command.data, warn_of_clip)
+                                             : split_folder(command.data, command.heldout_fraction, warn_of_clip).heldout;
   pp::require<pp::Error>(!paths.empty(), command.data, ": there is no sound file in it");
   const ClipSet clips = open_clips(paths,
                                    {.rate = static_cast<int>(model.net->format().sampling_rate),
@@ -50,7 +51,7 @@ int evaluate_command(const EvaluateCommand& command) {
                                     .shortest = kShortest,
                                     .silence = false,
                                     .takes_lower_rates = true},
-                                   warn);
+                                   warn_of_clip);
   const std::vector<ClipScores> scores = evaluate(vocoder, clips);
   std::printf("%s\n", table_of(scores).c_str());
   if (!command.json.empty()) {

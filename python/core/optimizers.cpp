@@ -41,7 +41,7 @@ void bind_state(Class& bound) {
           "Restores the result of state(). Raises Error naming the entry that does not fit; then nothing has changed.");
 }
 
-void bind_base(nb::module_& module) {
+void bind_optimizer(nb::module_& module) {
   nb::class_<ParameterGroup>(module, "ParameterGroup", "Parameters with settings of their own; None: the optimizer's.")
       .def(
           "__init__",
@@ -88,7 +88,7 @@ void bind_adam(nb::module_& module, const char* name, double weight_decay, const
           "weight_decay"_a = weight_decay, kParametersDoc);
 }
 
-void bind_kinds(nb::module_& module) {
+void bind_optimizer_kinds(nb::module_& module) {
   nb::class_<SGD, Optimizer>(module, "SGD", "Stochastic gradient descent with momentum, PyTorch's.")
       .def(
           "__init__",
@@ -204,8 +204,8 @@ void bind_training(nb::module_& module) {
 }  // namespace
 
 void bind_optimizers(nb::module_& module) {
-  bind_base(module);
-  bind_kinds(module);
+  bind_optimizer(module);
+  bind_optimizer_kinds(module);
   bind_schedules(module);
   bind_training(module);
 }

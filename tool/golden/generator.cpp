@@ -9,7 +9,7 @@
 namespace polyphase::golden {
 namespace {
 
-double tolerance_for(DType dtype, Precision precision) {
+double generator_tolerance(DType dtype, Precision precision) {
   if (dtype == DType::f64) return kGeneratorF64;
   return precision == Precision::tf32 ? kGeneratorTf32 : kGeneratorF32;
 }
@@ -29,7 +29,8 @@ void check_generator(const File& file, const Options& options, const Report& rep
   const Tensor audio = generator(file.tensor("mel").to(dtype).to(options.device));
   const Tensor& expected = file.tensor("audio");
   Result result{.name = "audio", .what = concat("HiFi-GAN generator ", expected.shape(), " ", dtype)};
-  keep_worse(result, "audio", relative_error(as_doubles(audio), as_doubles(expected)), tolerance_for(dtype, options.precision));
+  keep_worse(result, "audio", relative_error(as_doubles(audio), as_doubles(expected)),
+             generator_tolerance(dtype, options.precision));
   report(result);
 }
 

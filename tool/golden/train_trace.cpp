@@ -103,7 +103,7 @@ Result compare_all(const File& file, const std::string& name, const NamedTensors
   return worst;
 }
 
-double tolerance_for(DType dtype, Precision precision) {
+double trace_tolerance(DType dtype, Precision precision) {
   if (dtype == DType::f64) return kTraceF64;
   return precision == Precision::tf32 ? kTraceTf32 : kTraceF32;
 }
@@ -136,7 +136,7 @@ bool is_train_trace(const File& file) { return file.content.metadata.contains("n
 
 void check_train_trace(const File& file, const Options& options, const Report& report) {
   const DType dtype = network_dtype(options);
-  const double tolerance = tolerance_for(dtype, options.precision);
+  const double tolerance = trace_tolerance(dtype, options.precision);
   Sequential network = make_network(file, dtype, options.device);
   const std::unique_ptr<Optimizer> optimizer = make_optimizer(file, network.parameters());
   const Tensor x = file.tensor("x").to(dtype).to(options.device);
