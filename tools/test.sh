@@ -47,7 +47,7 @@ done
 if [ $folder = build-asan ]; then
   # b_lundef: clang links the sanitizers' runtime only into programs, not into the library.
   # Without optimization everything but the inner rooms compiles in half the time (src/meson.build).
-  options+=(-Dbuildtype=plain -Doptimization=0 -Dcpp_args=-g1 "-Db_sanitize=address,undefined" -Db_lundef=false -Dcuda=disabled
+  options+=(-Dtogether=true -Dbuildtype=plain -Doptimization=0 -Dcpp_args=-g1 "-Db_sanitize=address,undefined" -Db_lundef=false -Dcuda=disabled
     -Dbench=disabled)
   # lld takes a third of the time to link clang's runtime of the sanitizers into every program.
   if [[ ${CXX:-} == *clang* ]] && command -v ld.lld >/dev/null; then export CXX_LD=${CXX_LD:-lld}; fi
@@ -61,7 +61,7 @@ fi
 # for .cpp files alone, because Meson's optimization is for both languages.
 if [ $cuda = yes ] && ! nvidia-smi -L >/dev/null 2>&1; then
   nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
-  if "$nvcc" --help 2>/dev/null | grep -e --Ofast-compile >/dev/null; then options+=(-Dcuda_args=-Ofc=max -Doptimization=plain -Dcpp_args=-O3); fi
+  if "$nvcc" --help 2>/dev/null | grep -e --Ofast-compile >/dev/null; then options+=(-Dcuda_args=-Ofc=max -Doptimization=plain -Dcpp_args=-O3 -Dtogether=true); fi
 fi
 
 [ $slow = yes ] || [ ${#selection[@]} -gt 0 ] || suites+=(--no-suite slow)
