@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     UnitLargest& largest = largest_of[turn];
     if (index + gridDim.x >= blocks) let_dependents_start();
     bool is_unfit = false;
-    UnitScale scale(0, kUnitSourceTarget);
+    BlockScale scale(0, kUnitSourceTarget);
     int attempt = 0;
 #pragma unroll 1
     for (;; ++attempt) {  // at most twice
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
         if (attempt == 0) join_largest(&largest.half[half], own, lane);
         if (attempt == 0 && half == 0) {
           synchronize();  // no warp stages outputs any more either
-          scale = UnitScale(largest.half[0], kUnitSourceTarget);
+          scale = BlockScale(largest.half[0], kUnitSourceTarget);
         }
         small += source.store(tiling, memory + layout.kOperand, scale.by, lane);
       }
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
       synchronize();
       const std::uint32_t most = max(largest.half[0], largest.half[1]);
       if (attempt == 1 || scale.suits(most)) break;
-      scale = UnitScale(most, kUnitSourceTarget);
+      scale = BlockScale(most, kUnitSourceTarget);
     }
     if (thread == 0) largest_of[turn ^ 1] = {};
     is_unfit |= !scale.fits;
@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     sums.finish(channels, scale.inverse);
     join_largest(&largest.middle, sums.activate(before_second, middle, is_unfit), lane);
     synchronize();  // no warp reads the source's operand any more
-    scale = UnitScale(largest.middle, kUnitTarget);
+    scale = BlockScale(largest.middle, kUnitTarget);
     is_unfit |= !scale.fits;
     if (const int small = sums.store_operand(scale.by); small != 0) atomicAdd(&largest.small[2], small);
     ptx::fence_async_shared();

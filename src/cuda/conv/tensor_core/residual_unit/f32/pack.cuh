@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(kUnitF32PackThreads)
   largest = sum = 0;
 #pragma unroll
   for (int i = 0; i < kUnitF32PackThreads / 32; ++i) largest = fmaxf(largest, largest_of[i]), sum += sum_of[i];
-  const UnitScale scale(__float_as_uint(largest), kUnitTarget);
+  const BlockScale scale(__float_as_uint(largest), kUnitTarget);
   ScaledWords words(scale.by);
   for (int i = thread; i < count; i += kUnitF32PackThreads) {
     const int ci = i / taps, tap = i % taps;

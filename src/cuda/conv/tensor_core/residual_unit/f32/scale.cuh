@@ -41,12 +41,12 @@ __device__ __forceinline__ float least_sum(const UnitChannel& channel, float sma
 inline constexpr int kUnitTarget = 14, kUnitSourceTarget = 12, kMostUnitExponent = 100;
 
 /// A power of two, and its inverse.
-struct UnitScale {
+struct BlockScale {
   float by = 1, inverse = 1;
   bool fits = true;  ///< else no scale keeps all factors and sums in range
 
   /// The largest magnitude, of these bits, becomes one from 2^target on.
-  __device__ __forceinline__ UnitScale(std::uint32_t largest, int target) {
+  __device__ __forceinline__ BlockScale(std::uint32_t largest, int target) {
     const int exponent = static_cast<int>(largest >> 23) - 127;
     if (largest == 0) return;
     fits = exponent >= -kMostUnitExponent && exponent <= kMostUnitExponent;
