@@ -46,7 +46,7 @@ struct UnitF32Activation {
       for (float& value : v) value = fmaxf(value, slope * value);
     } else {
 #pragma unroll
-      for (float& value : v) value = value < 0.0F ? slope * value : value;
+      for (float& value : v) value = value < 0.0F ? TapGemm::low(slope, value) : value;
     }
   }
 };

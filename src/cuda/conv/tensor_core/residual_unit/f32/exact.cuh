@@ -30,7 +30,7 @@ __device__ __forceinline__ float finite_tf32(float value) {
 __device__ __forceinline__ float activated_exactly(const UnitTiling& tiling, const UnitExact& unit, int conv, int channel,
                                                    float v) {
   if (unit.is_snake) return SnakeFunction<float, false>(unit.alpha[conv][channel], unit.beta[conv][channel])(v);
-  return v < 0.0F ? tiling.slope[conv] * v : v;
+  return v < 0.0F ? TapGemm::low(tiling.slope[conv], v) : v;
 }
 
 /// sums += the products of a convolution: 16 channels from `channel` on, 128 positions from `first` on.

@@ -246,6 +246,24 @@ TEST_CASE("residual unit of f32: NaN and infinity reach what reads them, and not
   }
 }
 
+TEST_CASE("residual unit of f32: ReLU makes zeros of negative infinity") {
+  if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
+  for (const std::int64_t C : {32, 64}) {
+    ResidualUnit unit = unit_of(70, C, 504, 3, 1);
+    unit.slope = {0, 0};
+    Operands operands = random_operands(unit), spoilt = operands;
+    std::vector<double> x = operands.x.to_vector<double>();
+    const auto at = static_cast<std::size_t>((7 * C + 3) * 504 + 250);
+    x[at] = 0;
+    operands.x = Tensor::from_vector(x, operands.x.shape());
+    x[at] = -std::numeric_limits<double>::infinity();
+    spoilt.x = Tensor::from_vector(x, operands.x.shape());
+    std::vector<double> expected = values(computed(unit, operands));
+    expected[at] = -std::numeric_limits<double>::infinity();
+    CHECK(values(computed(unit, spoilt)) == expected);
+  }
+}
+
 TEST_CASE("residual unit of f32: residual_unit() uses it in tf32 alone, and a recorded graph follows new weights") {
   if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
   const DeviceGuard on_gpu(Device::cuda(0));
