@@ -92,7 +92,7 @@ TEST_CASE("residual unit: with Snake random numbers are as near to f64 as the st
       for (const double largest : {1.0, 200.0}) {  // of x: beyond 64 the standard library's sine is used
         const ResidualUnit unit{
             .N = is_reduced() ? 1 : 6, .C = C, .L = 2048, .K = {7, 1}, .D = {3, 1}, .is_snake = true, .dtype = dtype};
-        Operands operands = random_operands(unit);
+        UnitOperands operands = random_operands(unit);
         operands.x = operands.x * largest;
         CAPTURE(dtype);
         CAPTURE(C);
@@ -100,8 +100,8 @@ TEST_CASE("residual unit: with Snake random numbers are as near to f64 as the st
         const Tensor y = computed(unit, operands), exact = in_steps(unit, operands, DType::f64);
         REQUIRE(y.defined());
         CHECK(max_difference(y, exact) <= 1.5 * max_difference(in_steps(unit, operands, dtype), exact));
-        const std::vector<double> first = values(y);
-        for (int run = 0; run < (is_reduced() ? 1 : 10); ++run) CHECK(values(computed(unit, operands)) == first);
+        const std::vector<double> first = f64_values(y);
+        for (int run = 0; run < (is_reduced() ? 1 : 10); ++run) CHECK(f64_values(computed(unit, operands)) == first);
       }
 }
 
@@ -109,9 +109,9 @@ TEST_CASE("residual unit: Snake with beta zero is NaN or infinite, as in steps")
   if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
   for (const std::int64_t C : {96, 192}) {
     const ResidualUnit unit{.N = 2, .C = C, .L = 512, .K = {1, 1}, .is_snake = true, .dtype = DType::f16};
-    Operands operands = random_operands(unit);
+    UnitOperands operands = random_operands(unit);
     const auto finite = [&] {
-      const std::vector<double> y = values(computed(unit, operands));
+      const std::vector<double> y = f64_values(computed(unit, operands));
       return std::count_if(y.begin(), y.end(), [](double v) { return std::isfinite(v); });
     };
     CHECK(finite() == 2 * C * 512);
@@ -127,7 +127,7 @@ TEST_CASE("residual unit: convolutions of different sizes, the second one dilate
   for (const std::int64_t C : {32, 64, 128}) {
     const ResidualUnit unit{
         .N = 70, .C = C, .L = 600, .K = {7, 3}, .D = {1, 4}, .slope = {kSlope, kSlope}, .dtype = DType::f16};
-    const Operands operands = integer_operands(unit, 8, true);
+    const UnitOperands operands = integer_operands(unit, 8, true);
     CAPTURE(C);
     CHECK(max_difference(computed(unit, operands), in_steps(unit, operands, DType::f64)) == 0);
   }
@@ -138,7 +138,7 @@ TEST_CASE("residual unit: ReLU, no activation, and slopes that are negative or a
   for (const std::array<double, 2>& slopes : std::vector<std::array<double, 2>>{{0, 0}, {1, 1}, {2, -1}, {0.5, 0}})
     for (const DType dtype : {DType::f16, DType::bf16}) {
       const ResidualUnit unit{.N = 70, .C = 32, .L = 600, .K = {3, 3}, .D = {2, 1}, .slope = slopes, .dtype = dtype};
-      const Operands operands = integer_operands(unit, 3, true);
+      const UnitOperands operands = integer_operands(unit, 3, true);
       CAPTURE(slopes[0]);
       CAPTURE(slopes[1]);
       CAPTURE(dtype);
@@ -149,16 +149,16 @@ TEST_CASE("residual unit: ReLU, no activation, and slopes that are negative or a
 TEST_CASE("residual unit: ReLU makes zeros of negative infinity") {
   if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
   const ResidualUnit unit{.N = 70, .C = 64, .L = 504, .K = {3, 3}, .D = {1, 1}, .slope = {0, 0}, .dtype = DType::f16};
-  Operands operands = random_operands(unit), spoilt = operands;
+  UnitOperands operands = random_operands(unit), spoilt = operands;
   std::vector<double> x = operands.x.to_vector<double>();
   const std::size_t at = (7 * 64 + 3) * 504 + 250;
   x[at] = 0;
   operands.x = Tensor::from_vector(x, operands.x.shape());
   x[at] = -std::numeric_limits<double>::infinity();
   spoilt.x = Tensor::from_vector(x, operands.x.shape());
-  std::vector<double> expected = values(computed(unit, operands));
+  std::vector<double> expected = f64_values(computed(unit, operands));
   expected[at] = -std::numeric_limits<double>::infinity();
-  CHECK(values(computed(unit, spoilt)) == expected);
+  CHECK(f64_values(computed(unit, spoilt)) == expected);
 }
 
 TEST_CASE("residual unit: random numbers are as near to f64 as the steps, with the same bits every time") {
@@ -168,15 +168,15 @@ TEST_CASE("residual unit: random numbers are as near to f64 as the steps, with t
       for (const std::int64_t K : {3, 11}) {
         const ResidualUnit unit{
             .N = is_reduced() ? 2 : 24, .C = C, .L = 2048, .K = {K, K}, .D = {5, 1}, .slope = {kSlope, kSlope}, .dtype = dtype};
-        const Operands operands = random_operands(unit);
+        const UnitOperands operands = random_operands(unit);
         CAPTURE(dtype);
         CAPTURE(C);
         CAPTURE(K);
         const Tensor y = computed(unit, operands), exact = in_steps(unit, operands, DType::f64);
         REQUIRE(y.defined());
         CHECK(max_difference(y, exact) <= 1.5 * max_difference(in_steps(unit, operands, dtype), exact));
-        const std::vector<double> first = values(y);
-        for (int run = 0; run < (is_reduced() ? 1 : 20); ++run) CHECK(values(computed(unit, operands)) == first);
+        const std::vector<double> first = f64_values(y);
+        for (int run = 0; run < (is_reduced() ? 1 : 20); ++run) CHECK(f64_values(computed(unit, operands)) == first);
       }
 }
 
@@ -184,14 +184,14 @@ TEST_CASE("residual unit: NaN and infinity reach what reads them, and nothing el
   if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
   const ResidualUnit unit{
       .N = 140, .C = 64, .L = 504, .K = {3, 3}, .D = {5, 1}, .slope = {kSlope, kSlope}, .dtype = DType::f16};
-  Operands operands = random_operands(unit);
-  const std::vector<double> clean = values(computed(unit, operands));
+  UnitOperands operands = random_operands(unit);
+  const std::vector<double> clean = f64_values(computed(unit, operands));
   std::vector<double> x = operands.x.to_vector<double>();
   const std::int64_t at = 250;  // of sample 7, at the edge of two blocks
   x[static_cast<std::size_t>((7 * 64 + 3) * 504 + at)] = std::numeric_limits<double>::quiet_NaN();
-  Operands spoilt = operands;
+  UnitOperands spoilt = operands;
   spoilt.x = Tensor::from_vector(x, operands.x.shape());
-  const std::vector<double> y = values(computed(unit, spoilt));
+  const std::vector<double> y = f64_values(computed(unit, spoilt));
   for (std::size_t i = 0; i < y.size(); ++i) {
     const auto l = static_cast<std::int64_t>(i % 504), sample = static_cast<std::int64_t>(i / 504 / 64);
     // Three taps of 5, then three of 1: -6 to -4, -1 to 1, 4 to 6.
@@ -202,7 +202,7 @@ TEST_CASE("residual unit: NaN and infinity reach what reads them, and nothing el
       break;
     }
   }
-  CHECK(values(computed(unit, operands)) == clean);
+  CHECK(f64_values(computed(unit, operands)) == clean);
 }
 
 TEST_CASE("residual unit: residual_unit() and Residual use it, a guard of the length does not") {
@@ -218,10 +218,10 @@ TEST_CASE("residual unit: residual_unit() and Residual use it, a guard of the le
   REQUIRE(p.size() == 4);
   const Tensor x = random_f64({40, 32, 2000}, 1).to(DType::bf16).to(Device::cuda(0)), out = Tensor::empty_like(x);
   REQUIRE(backend_of(x.device()).residual_unit(unit, x, {{{p[0], p[1]}, {p[2], p[3]}}}, out));
-  const std::vector<double> fused = values(out);
-  CHECK(values(layers(x)) == fused);
+  const std::vector<double> fused = f64_values(out);
+  CHECK(f64_values(layers(x)) == fused);
   const UnitConv1d first{p[0], p[1], 3, {Activation::leaky_relu, 0.1}}, second{p[2], p[3], 1, {Activation::leaky_relu, 0.1}};
-  CHECK(values(residual_unit(x, first, second)) == fused);
+  CHECK(f64_values(residual_unit(x, first, second)) == fused);
   const LengthInvariantGuard guard;
   CHECK_FALSE(backend_of(x.device()).residual_unit(unit, x, {{{p[0], p[1]}, {p[2], p[3]}}}, out));
 }
@@ -239,8 +239,8 @@ TEST_CASE("residual unit: a recorded graph follows new weights") {
   (void)run();
   cuda::Graph graph = cuda::capture([&] { y = run(); }, 0);
   graph.replay();
-  CHECK(values(y) == values(run()));
+  CHECK(f64_values(y) == f64_values(run()));
   w1.copy_(make({64, 64, 3}, 5));
   graph.replay();
-  CHECK(values(y) == values(run()));
+  CHECK(f64_values(y) == f64_values(run()));
 }

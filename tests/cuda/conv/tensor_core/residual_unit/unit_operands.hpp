@@ -21,12 +21,12 @@ namespace polyphase::testing {
 inline constexpr double kSlope = 0.5;
 
 /// A unit's tensors in f64 on the CPU.
-struct Operands {
+struct UnitOperands {
   Tensor x, weights[2], biases[2];
   Tensor alphas[2], betas[2];  // with Snake
 };
 
-inline UnitConv1d conv_of(const Operands& operands, std::size_t i, const ResidualUnit& unit, DType dtype, Device device) {
+inline UnitConv1d conv_of(const UnitOperands& operands, std::size_t i, const ResidualUnit& unit, DType dtype, Device device) {
   const auto moved = [&](const Tensor& tensor) { return tensor.defined() ? tensor.to(dtype).to(device) : tensor; };
   ConvInputOptions input{Activation::leaky_relu, unit.slope[i]};
   if (unit.is_snake) input = {Activation::snake, 0, moved(operands.alphas[i]), moved(operands.betas[i])};
@@ -38,7 +38,7 @@ inline UnitConvTensors tensors_of(const UnitConv1d& conv) {
 }
 
 /// The kernel's result in f64; undefined where it refuses.
-inline Tensor computed(const ResidualUnit& unit, const Operands& operands) {
+inline Tensor computed(const ResidualUnit& unit, const UnitOperands& operands) {
   const Device gpu = Device::cuda(0);
   const UnitConv1d first = conv_of(operands, 0, unit, unit.dtype, gpu), second = conv_of(operands, 1, unit, unit.dtype, gpu);
   const Tensor x = operands.x.to(unit.dtype).to(gpu), out = Tensor::full(x.shape(), 77, {.dtype = unit.dtype, .device = gpu});
@@ -47,8 +47,8 @@ inline Tensor computed(const ResidualUnit& unit, const Operands& operands) {
 }
 
 /// The steps in `dtype` on the CPU, in f64; `dtype` f64 has no roundings but those of the operands to the unit's dtype.
-inline Tensor in_steps(const ResidualUnit& unit, const Operands& operands, DType dtype) {
-  Operands rounded = operands;
+inline Tensor in_steps(const ResidualUnit& unit, const UnitOperands& operands, DType dtype) {
+  UnitOperands rounded = operands;
   const auto round = [&](Tensor& tensor) {
     if (tensor.defined()) tensor = tensor.to(unit.dtype).to(DType::f64);
   };
@@ -73,8 +73,8 @@ inline Tensor sparse_integers(const Shape& shape, double share, std::uint64_t se
 }
 
 /// `per_sum`: about how many terms of a sum are not zero.
-inline Operands integer_operands(const ResidualUnit& unit, double per_sum, bool with_bias) {
-  Operands operands;
+inline UnitOperands integer_operands(const ResidualUnit& unit, double per_sum, bool with_bias) {
+  UnitOperands operands;
   operands.x = sparse_integers({unit.N, unit.C, unit.L}, 0.5, 1);
   for (std::size_t i = 0; i < 2; ++i) {
     const double share = std::min(1.0, per_sum / static_cast<double>(unit.C * unit.K[i]));
@@ -87,8 +87,8 @@ inline Operands integer_operands(const ResidualUnit& unit, double per_sum, bool 
   return operands;
 }
 
-inline Operands random_operands(const ResidualUnit& unit) {
-  Operands operands;
+inline UnitOperands random_operands(const ResidualUnit& unit) {
+  UnitOperands operands;
   operands.x = random_f64({unit.N, unit.C, unit.L}, 1);
   for (std::size_t i = 0; i < 2; ++i) {
     const double deviation = 1 / std::sqrt(static_cast<double>(unit.C * unit.K[i]));
@@ -99,12 +99,12 @@ inline Operands random_operands(const ResidualUnit& unit) {
   return operands;
 }
 
-inline std::vector<double> values(const Tensor& tensor) { return tensor.detach().cpu().to(DType::f64).to_vector<double>(); }
+inline std::vector<double> f64_values(const Tensor& tensor) { return tensor.detach().cpu().to(DType::f64).to_vector<double>(); }
 
 /// The kernel against f64 on small integers.
 inline void check_exact(const ResidualUnit& unit) {
   const bool is_f16 = unit.dtype != DType::bf16;  // or f32 to the accuracy of tf32, which has as many bits
-  const Operands operands = integer_operands(unit, is_f16 ? 8 : 3, unit.L % 16 == 0);
+  const UnitOperands operands = integer_operands(unit, is_f16 ? 8 : 3, unit.L % 16 == 0);
   const Tensor y = computed(unit, operands);
   REQUIRE(y.defined());
   const Tensor exact = in_steps(unit, operands, DType::f64);

@@ -35,7 +35,7 @@ ResidualUnit unit_of(std::int64_t N, std::int64_t C, std::int64_t L, std::int64_
 }
 
 /// What the steps in tf32 may be wrong by, with one rounding error of 2^-12 for each operand: number by number.
-Tensor largest_errors(const ResidualUnit& unit, const Operands& operands) {
+Tensor largest_errors(const ResidualUnit& unit, const UnitOperands& operands) {
   const NoGradGuard no_grad;
   const auto rounded = [](const Tensor& tensor) { return tensor.defined() ? tensor.to(DType::f32).to(DType::f64) : tensor; };
   const Tensor x = rounded(operands.x);
@@ -59,11 +59,11 @@ Tensor largest_errors(const ResidualUnit& unit, const Operands& operands) {
 }
 
 /// The largest error in units of what is allowed.
-double worst(const ResidualUnit& unit, const Operands& operands) {
+double worst(const ResidualUnit& unit, const UnitOperands& operands) {
   const Tensor y = computed(unit, operands);
   REQUIRE(y.defined());
-  const std::vector<double> got = values(y), exact = values(in_steps(unit, operands, DType::f64)),
-                            allowed = values(largest_errors(unit, operands));
+  const std::vector<double> got = f64_values(y), exact = f64_values(in_steps(unit, operands, DType::f64)),
+                            allowed = f64_values(largest_errors(unit, operands));
   double most = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {
     const double error = std::abs(got[i] - exact[i]);
@@ -73,7 +73,7 @@ double worst(const ResidualUnit& unit, const Operands& operands) {
 }
 
 /// x[n][c][l] = factor(n, c, l)*x[n][c][l].
-void scale_source(Operands& operands, const std::function<double(std::int64_t, std::int64_t, std::int64_t)>& factor) {
+void scale_source(UnitOperands& operands, const std::function<double(std::int64_t, std::int64_t, std::int64_t)>& factor) {
   std::vector<double> x = operands.x.to_vector<double>();
   const std::int64_t C = operands.x.size(1), L = operands.x.size(2);
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -114,14 +114,14 @@ TEST_CASE("residual unit of f32: random numbers are within tf32's error, with th
     for (const std::int64_t C : {32, 64, 96, 128, 192}) {
       if (C % 96 == 0 && !is_snake) continue;
       const ResidualUnit unit = unit_of(4, C, 1200, 7, 3, is_snake);
-      const Operands operands = random_operands(unit);
+      const UnitOperands operands = random_operands(unit);
       CAPTURE(C);
       CAPTURE(is_snake);
       const double error = worst(unit, operands);
       MESSAGE(C, " channels", is_snake ? ", Snake" : "", ": ", error, " of what is allowed");
       CHECK(error <= 1);
-      const std::vector<double> first = values(computed(unit, operands));
-      for (int run = 0; run < (is_reduced() ? 1 : 20); ++run) CHECK(values(computed(unit, operands)) == first);
+      const std::vector<double> first = f64_values(computed(unit, operands));
+      for (int run = 0; run < (is_reduced() ? 1 : 20); ++run) CHECK(f64_values(computed(unit, operands)) == first);
     }
 }
 
@@ -131,7 +131,7 @@ TEST_CASE("residual unit of f32: convolutions of different sizes, slopes of any 
     for (const std::array<double, 2>& slopes : std::vector<std::array<double, 2>>{{0, 0}, {1, 1}, {2, -1}, {0.5, 0}}) {
       ResidualUnit unit = unit_of(20, C, 600, 7, 1);
       unit.K[1] = 3, unit.D[1] = 4, unit.slope = slopes;
-      const Operands operands = integer_operands(unit, 3, true);
+      const UnitOperands operands = integer_operands(unit, 3, true);
       CAPTURE(C);
       CAPTURE(slopes[0]);
       CHECK(max_difference(computed(unit, operands), in_steps(unit, operands, DType::f64)) == 0);
@@ -146,11 +146,11 @@ TEST_CASE("residual unit of f32: numbers of very different magnitudes are as acc
   };
   struct Kind {
     std::string name;
-    std::function<void(Operands&)> change;
+    std::function<void(UnitOperands&)> change;
   };
-  const auto scaled = [&](auto factor) { return [=](Operands& operands) { scale_source(operands, factor); }; };
+  const auto scaled = [&](auto factor) { return [=](UnitOperands& operands) { scale_source(operands, factor); }; };
   const auto weights_by = [](std::size_t conv, bool by_output, double digits) {
-    return [=](Operands& operands) {
+    return [=](UnitOperands& operands) {
       Tensor& w = operands.weights[conv];
       std::vector<double> values = w.to_vector<double>();
       const std::int64_t C = w.size(0), K = w.size(2);
@@ -181,13 +181,13 @@ TEST_CASE("residual unit of f32: numbers of very different magnitudes are as acc
       {"the first weights by input", weights_by(0, false, 20)},
       {"the second weights by output", weights_by(1, true, 20)},
       {"the second weights by input", weights_by(1, false, 20)},
-      {"small first weights", [](Operands& o) { o.weights[0] = o.weights[0] * 1e-33; }},
-      {"large second weights", [](Operands& o) { o.weights[1] = o.weights[1] * 1e33; }},
+      {"small first weights", [](UnitOperands& o) { o.weights[0] = o.weights[0] * 1e-33; }},
+      {"large second weights", [](UnitOperands& o) { o.weights[1] = o.weights[1] * 1e33; }},
   };
   for (const Kind& kind : thinned(kinds))
     for (const I C : {32, 64, 96, 128, 192}) {
       const ResidualUnit unit = unit_of(2, C, 1000, 3, 5, C % 96 == 0);
-      Operands operands = random_operands(unit);
+      UnitOperands operands = random_operands(unit);
       for (Tensor& bias : operands.biases) bias = {};
       kind.change(operands);
       CAPTURE(kind.name);
@@ -201,14 +201,14 @@ TEST_CASE("residual unit of f32: Snake far from zero, and with beta zero") {
   for (const std::int64_t C : {32, 96, 192})
     for (const double largest : {200.0, 1e9}) {
       const ResidualUnit unit = unit_of(2, C, 512, 7, 1, true);
-      Operands operands = random_operands(unit);
+      UnitOperands operands = random_operands(unit);
       operands.x = operands.x * largest;
       CAPTURE(C);
       CAPTURE(largest);
       // The sine of numbers that are rounded at this magnitude says little.
       if (largest < 1e6) CHECK(worst(unit, operands) <= 1);
       const auto finite = [&] {
-        const std::vector<double> y = values(computed(unit, operands));
+        const std::vector<double> y = f64_values(computed(unit, operands));
         return std::count_if(y.begin(), y.end(), [](double v) { return std::isfinite(v); });
       };
       CHECK(finite() == 2 * C * 512);
@@ -222,15 +222,15 @@ TEST_CASE("residual unit of f32: Snake far from zero, and with beta zero") {
 TEST_CASE("residual unit of f32: NaN and infinity reach what reads them, and nothing else, nor the next call") {
   if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
   const ResidualUnit unit = unit_of(140, 64, 504, 3, 5);
-  const Operands operands = random_operands(unit);
-  const std::vector<double> clean = values(computed(unit, operands));
+  const UnitOperands operands = random_operands(unit);
+  const std::vector<double> clean = f64_values(computed(unit, operands));
   for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
     std::vector<double> x = operands.x.to_vector<double>();
     const std::int64_t at = 250;  // of sample 7, at the edge of two blocks
     x[static_cast<std::size_t>((7 * 64 + 3) * 504 + at)] = bad;
-    Operands spoilt = operands;
+    UnitOperands spoilt = operands;
     spoilt.x = Tensor::from_vector(x, operands.x.shape());
-    const std::vector<double> y = values(computed(unit, spoilt));
+    const std::vector<double> y = f64_values(computed(unit, spoilt));
     for (std::size_t i = 0; i < y.size(); ++i) {
       const auto l = static_cast<std::int64_t>(i % 504), sample = static_cast<std::int64_t>(i / 504 / 64);
       // Three taps of 5, then three of 1: -6 to -4, -1 to 1, 4 to 6.
@@ -242,7 +242,7 @@ TEST_CASE("residual unit of f32: NaN and infinity reach what reads them, and not
         break;
       }
     }
-    CHECK(values(computed(unit, operands)) == clean);
+    CHECK(f64_values(computed(unit, operands)) == clean);
   }
 }
 
@@ -251,16 +251,16 @@ TEST_CASE("residual unit of f32: ReLU makes zeros of negative infinity") {
   for (const std::int64_t C : {32, 64}) {
     ResidualUnit unit = unit_of(70, C, 504, 3, 1);
     unit.slope = {0, 0};
-    Operands operands = random_operands(unit), spoilt = operands;
+    UnitOperands operands = random_operands(unit), spoilt = operands;
     std::vector<double> x = operands.x.to_vector<double>();
     const auto at = static_cast<std::size_t>((7 * C + 3) * 504 + 250);
     x[at] = 0;
     operands.x = Tensor::from_vector(x, operands.x.shape());
     x[at] = -std::numeric_limits<double>::infinity();
     spoilt.x = Tensor::from_vector(x, operands.x.shape());
-    std::vector<double> expected = values(computed(unit, operands));
+    std::vector<double> expected = f64_values(computed(unit, operands));
     expected[at] = -std::numeric_limits<double>::infinity();
-    CHECK(values(computed(unit, spoilt)) == expected);
+    CHECK(f64_values(computed(unit, spoilt)) == expected);
   }
 }
 
@@ -274,18 +274,18 @@ TEST_CASE("residual unit of f32: residual_unit() uses it in tf32 alone, and a re
   const Tensor x = make({140, 64, 256}, 1), b = make({64}, 2);
   Tensor w1 = make({64, 64, 3}, 3), w2 = make({64, 64, 3}, 4), y;
   const auto run = [&] { return residual_unit(x, {w1, b, 1, {}}, {w2, b, 1, {}}); };
-  const std::vector<double> in_fp32 = values(run());
+  const std::vector<double> in_fp32 = f64_values(run());
   const PrecisionGuard guard(Precision::tf32);
   const Tensor out = Tensor::empty_like(x);
   ResidualUnit unit = unit_of(140, 64, 256, 3, 1);
   unit.slope = {1, 1};
   REQUIRE(backend_of(x.device()).residual_unit(unit, x, {{{w1, b}, {w2, b}}}, out));
-  CHECK(values(run()) == values(out));
-  CHECK(values(out) != in_fp32);
+  CHECK(f64_values(run()) == f64_values(out));
+  CHECK(f64_values(out) != in_fp32);
   cuda::Graph graph = cuda::capture([&] { y = run(); }, 0);
   graph.replay();
-  CHECK(values(y) == values(run()));
+  CHECK(f64_values(y) == f64_values(run()));
   w1.copy_(make({64, 64, 3}, 5));
   graph.replay();
-  CHECK(values(y) == values(run()));
+  CHECK(f64_values(y) == f64_values(run()));
 }
