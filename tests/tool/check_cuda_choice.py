@@ -135,7 +135,7 @@ def check_scripts(folder: Path) -> None:
     program(folder / "bin/nvcc", 'echo "--Ofast-compile <level>"')
     result = run(["tools/test.sh", "--cuda"], folder)
     expect("quickly where no kernel can run", result.stdout.startswith(
-        "built with: build -Dgpu_archs=90a -Dcuda_args=-Ofc=max -Doptimization=plain -Dcpp_args=-O3\n"), result)
+        "built with: build -Dgpu_archs=90a -Dcuda_args=-Ofc=max -Doptimization=plain -Dcpp_args=-O3 -Dtogether=true\n"), result)
     program(folder / "bin/nvidia-smi", "")
     result = run(["tools/test.sh", "--cuda"], folder)
     expect("optimized where there is a GPU", result.stdout.startswith("built with: build -Dgpu_archs=90a\n"), result)
