@@ -73,17 +73,15 @@ class Table {
     return 0;
   }
   void check() const {
-    for (const std::string& name : asked_.data) (void)is_normal_or_known(name);
+    for (const std::string& name : asked_.data) {
+      const bool is_known = std::any_of(kinds_.begin(), kinds_.end(), [&](const auto& kind) { return kind.name == name; });
+      pp::require<pp::Error>(name == "normal" || is_known, "--data: expected normal or a kind of mixed_data.cpp, got '", name,
+                             "'");
+    }
   }
 
  private:
-  bool is_normal_or_known(const std::string& name) const {
-    const bool is_known = std::any_of(kinds_.begin(), kinds_.end(), [&](const auto& kind) { return kind.name == name; });
-    pp::require<pp::Error>(name == "normal" || is_known, "--data: expected normal or a kind of mixed_data.cpp, got '", name,
-                           "'");
-    return name == "normal";
-  }
-  /// `normal` with the magnitudes of a kind of data; undefined if that changes the other operand.
+  /// `normal` with the magnitudes of a kind of data, unless that changes the other operand.
   pp::Tensor changed(const std::string& data, bench::Changed operand, const pp::Tensor& normal) const {
     if (data == "normal") return normal;
     const auto kind = std::find_if(kinds_.begin(), kinds_.end(), [&](const auto& one) { return one.name == data; });

@@ -1,11 +1,11 @@
 #include "cuda/conv/tensor_core/residual_unit/residual_unit.hpp"
 
-#include "conv/algorithm.hpp"
 #include "cuda/conv/alignment.hpp"
 #include "cuda/conv/tensor_core/pipeline/mma_sync.hpp"
 #include "cuda/conv/tensor_core/pipeline/tensor_map.hpp"
 #include "cuda/conv/tensor_core/residual_unit/f32/f32.hpp"
 #include "cuda/conv/tensor_core/residual_unit/kernel.cuh"
+#include "cuda/conv/tensor_core/residual_unit/packing.hpp"
 #include "cuda/kernel/dependent_launch.cuh"
 
 namespace polyphase::cuda::tensor_core {
@@ -14,12 +14,9 @@ namespace {
 template <class T>
 std::shared_ptr<const Buffer> packed_weights(const ResidualUnit& unit, std::size_t i, const Weights& weights, int device,
                                              cudaStream_t stream) {
-  constexpr std::int64_t kUnitPacking = -5;  // not a ConvDirection, which other keys have here, nor prologue.cuh's packing
   const auto channels = static_cast<int>(unit.C), taps = static_cast<int>(unit.K[i]);
-  const PackingKey key{static_cast<std::int64_t>(Algorithm::tensor_core), kUnitPacking, static_cast<std::int64_t>(unit.dtype),
-                       unit.C, unit.K[i]};
   const int vectors = taps * channels * channels / 8;
-  return weights.packed(key, static_cast<std::size_t>(vectors) * 16, device, stream,
+  return weights.packed(unit_packing_key(unit, i), unit_weight_bytes(unit, i), device, stream,
                         [channels, taps, vectors](const void* w, void* to, cudaStream_t on) {
                           const auto grid = static_cast<unsigned>((vectors + kUnitPackThreads - 1) / kUnitPackThreads);
                           residual_unit_pack_kernel<<<grid, kUnitPackThreads, 0, on>>>(channels, taps, static_cast<const T*>(w),

@@ -109,16 +109,7 @@ TEST_CASE("residual unit: Snake with beta zero is NaN or infinite, as in steps")
   if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
   for (const std::int64_t C : {96, 192}) {
     const ResidualUnit unit{.N = 2, .C = C, .L = 512, .K = {1, 1}, .is_snake = true, .dtype = DType::f16};
-    UnitOperands operands = random_operands(unit);
-    const auto finite = [&] {
-      const std::vector<double> y = f64_values(computed(unit, operands));
-      return std::count_if(y.begin(), y.end(), [](double v) { return std::isfinite(v); });
-    };
-    CHECK(finite() == 2 * C * 512);
-    std::vector<double> beta = operands.betas[1].to_vector<double>();
-    beta[5] = 0;
-    operands.betas[1] = Tensor::from_vector(beta, {C});
-    CHECK(finite() == 0);
+    check_beta_zero(unit, random_operands(unit));
   }
 }
 
@@ -149,16 +140,7 @@ TEST_CASE("residual unit: ReLU, no activation, and slopes that are negative or a
 TEST_CASE("residual unit: ReLU makes zeros of negative infinity") {
   if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
   const ResidualUnit unit{.N = 70, .C = 64, .L = 504, .K = {3, 3}, .D = {1, 1}, .slope = {0, 0}, .dtype = DType::f16};
-  UnitOperands operands = random_operands(unit), spoilt = operands;
-  std::vector<double> x = operands.x.to_vector<double>();
-  const std::size_t at = (7 * 64 + 3) * 504 + 250;
-  x[at] = 0;
-  operands.x = Tensor::from_vector(x, operands.x.shape());
-  x[at] = -std::numeric_limits<double>::infinity();
-  spoilt.x = Tensor::from_vector(x, operands.x.shape());
-  std::vector<double> expected = f64_values(computed(unit, operands));
-  expected[at] = -std::numeric_limits<double>::infinity();
-  CHECK(f64_values(computed(unit, spoilt)) == expected);
+  check_relu_of_infinity(unit);
 }
 
 TEST_CASE("residual unit: random numbers are as near to f64 as the steps, with the same bits every time") {

@@ -18,6 +18,25 @@ DeviceProperties h200() {
   return gpu;
 }
 
+/// check<C>()
+template <class Check>
+void for_channels(std::int64_t C, const Check& check) {
+  switch (C) {
+    case 32:
+      return check.template operator()<32>();
+    case 64:
+      return check.template operator()<64>();
+    case 96:
+      return check.template operator()<96>();
+    case 128:
+      return check.template operator()<128>();
+    case 192:
+      return check.template operator()<192>();
+    default:
+      FAIL("no unit of ", C, " channels");
+  }
+}
+
 template <int kChannels>
 void check_reads(const ResidualUnit& unit, const UnitTiling& tiling) {
   using Shape = UnitShape<kChannels>;
@@ -93,11 +112,7 @@ TEST_CASE("residual unit: a block of f32 has what its convolutions read") {
             CAPTURE(L);
             const auto tiling = make_unit_tiling(unit, h200());
             REQUIRE(tiling.has_value());
-            if (C == 32) check_f32<32>(unit, *tiling);
-            if (C == 64) check_f32<64>(unit, *tiling);
-            if (C == 96) check_f32<96>(unit, *tiling);
-            if (C == 128) check_f32<128>(unit, *tiling);
-            if (C == 192) check_f32<192>(unit, *tiling);
+            for_channels(C, [&]<int kChannels>() { check_f32<kChannels>(unit, *tiling); });
           }
 }
 
@@ -113,9 +128,7 @@ TEST_CASE("residual unit: a block has what its convolutions read") {
           CAPTURE(L);
           const auto tiling = make_unit_tiling(unit, h200());
           REQUIRE(tiling.has_value());
-          if (C == 32) check_reads<32>(unit, *tiling);
-          if (C == 64) check_reads<64>(unit, *tiling);
-          if (C == 128) check_reads<128>(unit, *tiling);
+          for_channels(C, [&]<int kChannels>() { check_reads<kChannels>(unit, *tiling); });
         }
 }
 
@@ -131,9 +144,7 @@ TEST_CASE("residual unit: with Snake too") {
         const auto tiling = make_unit_tiling(unit, h200());
         REQUIRE(tiling.has_value());
         CHECK(tiling->kind == UnitKind::snake);
-        if (C == 96) check_reads<96>(unit, *tiling);
-        if (C == 128) check_reads<128>(unit, *tiling);
-        if (C == 192) check_reads<192>(unit, *tiling);
+        for_channels(C, [&]<int kChannels>() { check_reads<kChannels>(unit, *tiling); });
       }
 }
 

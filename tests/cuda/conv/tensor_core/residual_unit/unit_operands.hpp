@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "autograd/no_grad.hpp"
@@ -111,6 +112,33 @@ inline void check_exact(const ResidualUnit& unit) {
   // bf16 has 8 bits.
   REQUIRE(max_difference(exact, Tensor::zeros(exact.shape(), {.dtype = DType::f64})) <= (is_f16 ? 2000 : 240));
   CHECK(max_difference(y, exact) == 0);
+}
+
+/// All results are finite, and none is where a channel of the second Snake has beta zero.
+inline void check_beta_zero(const ResidualUnit& unit, UnitOperands operands) {
+  const auto finite = [&] {
+    const std::vector<double> y = f64_values(computed(unit, operands));
+    return std::count_if(y.begin(), y.end(), [](double v) { return std::isfinite(v); });
+  };
+  CHECK(finite() == unit.N * unit.C * unit.L);
+  std::vector<double> beta = operands.betas[1].to_vector<double>();
+  beta[5] = 0;
+  operands.betas[1] = Tensor::from_vector(beta, {unit.C});
+  CHECK(finite() == 0);
+}
+
+/// A negative infinity in the middle of a row is zero for what reads it through ReLU.
+inline void check_relu_of_infinity(const ResidualUnit& unit) {
+  UnitOperands operands = random_operands(unit), spoilt = operands;
+  std::vector<double> x = operands.x.to_vector<double>();
+  const auto at = static_cast<std::size_t>((7 * unit.C + 3) * unit.L + 250);
+  x[at] = 0;
+  operands.x = Tensor::from_vector(x, operands.x.shape());
+  x[at] = -std::numeric_limits<double>::infinity();
+  spoilt.x = Tensor::from_vector(x, operands.x.shape());
+  std::vector<double> expected = f64_values(computed(unit, operands));
+  expected[at] = -std::numeric_limits<double>::infinity();
+  CHECK(f64_values(computed(unit, spoilt)) == expected);
 }
 
 inline bool has_kernel() {

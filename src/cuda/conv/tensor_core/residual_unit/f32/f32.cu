@@ -1,10 +1,9 @@
 #include "cuda/conv/tensor_core/residual_unit/f32/f32.hpp"
 
-#include "conv/algorithm.hpp"
-#include "cuda/conv/alignment.hpp"
 #include "cuda/conv/tensor_core/residual_unit/f32/exact.cuh"
 #include "cuda/conv/tensor_core/residual_unit/f32/kernel.cuh"
 #include "cuda/conv/tensor_core/residual_unit/f32/pack.cuh"
+#include "cuda/conv/tensor_core/residual_unit/packing.hpp"
 #include "cuda/memory/allocator.hpp"
 
 namespace polyphase::cuda::tensor_core {
@@ -12,13 +11,10 @@ namespace {
 
 std::shared_ptr<const Buffer> packed_weights(const ResidualUnit& unit, std::size_t i, const Weights& weights, int device,
                                              cudaStream_t stream) {
-  constexpr std::int64_t kUnitPacking = -5;  // as in residual_unit.cu, where dtypes differ
   const auto channels = static_cast<int>(unit.C), taps = static_cast<int>(unit.K[i]);
-  const PackingKey key{static_cast<std::int64_t>(Algorithm::tensor_core), kUnitPacking, static_cast<std::int64_t>(unit.dtype),
-                       unit.C, unit.K[i]};
-  const std::size_t bytes = static_cast<std::size_t>(taps) * static_cast<std::size_t>(channels * channels) * 2;
-  return weights.packed(key, bytes + static_cast<std::size_t>(channels) * sizeof(UnitChannel), device, stream,
-                        [channels, taps, bytes](const void* w, void* to, cudaStream_t on) {
+  const std::size_t bytes = unit_weight_bytes(unit, i);
+  return weights.packed(unit_packing_key(unit, i), bytes + static_cast<std::size_t>(channels) * sizeof(UnitChannel), device,
+                        stream, [channels, taps, bytes](const void* w, void* to, cudaStream_t on) {
                           auto* const packed = static_cast<unsigned char*>(to);
                           f32_residual_unit_pack_kernel<<<static_cast<unsigned>(channels), kUnitF32PackThreads, 0, on>>>(
                               channels, taps, static_cast<const float*>(w), packed,
@@ -32,7 +28,7 @@ void compute_marked(const ResidualUnit& unit, const UnitTiling& tiling, int posi
                     const std::array<UnitConv, 2>& convs, const unsigned char* marks, float* out, int device,
                     cudaStream_t stream) {
   // Rows of 8 channels are in different banks.
-  const int read = std::max(positions + 2 * static_cast<int>(unit.padding(0)), tiling.pitch), pitch = (read + 23) / 32 * 32 + 8;
+  const int pitch = (tiling.pitch + 23) / 32 * 32 + 8;
   UnitExact exact{};
   exact.channels = static_cast<int>(unit.C), exact.pitch = pitch, exact.is_snake = unit.is_snake;
   for (std::size_t i = 0; i < 2; ++i) {
@@ -58,8 +54,7 @@ void launch(const ResidualUnit& unit, const UnitTiling& tiling, const float* x, 
   for (std::size_t i = 0; i < 2; ++i) {
     held[i] = packed_weights(unit, i, convs[i].weights, device, stream);
     packed.weights[i] = held[i]->template as<unsigned char>();
-    const std::size_t bytes = static_cast<std::size_t>(unit.K[i] * unit.C * unit.C) * 2;
-    packed.channels[i] = reinterpret_cast<const UnitChannel*>(packed.weights[i] + bytes);
+    packed.channels[i] = reinterpret_cast<const UnitChannel*>(packed.weights[i] + unit_weight_bytes(unit, i));
     packed.bias[i] = static_cast<const float*>(convs[i].bias);
     snakes.alpha[i] = static_cast<const float*>(convs[i].alpha), snakes.beta[i] = static_cast<const float*>(convs[i].beta);
   }

@@ -207,15 +207,7 @@ TEST_CASE("residual unit of f32: Snake far from zero, and with beta zero") {
       CAPTURE(largest);
       // The sine of numbers that are rounded at this magnitude says little.
       if (largest < 1e6) CHECK(worst(unit, operands) <= 1);
-      const auto finite = [&] {
-        const std::vector<double> y = f64_values(computed(unit, operands));
-        return std::count_if(y.begin(), y.end(), [](double v) { return std::isfinite(v); });
-      };
-      CHECK(finite() == 2 * C * 512);
-      std::vector<double> beta = operands.betas[1].to_vector<double>();
-      beta[5] = 0;
-      operands.betas[1] = Tensor::from_vector(beta, {C});
-      CHECK(finite() == 0);
+      check_beta_zero(unit, operands);
     }
 }
 
@@ -251,16 +243,7 @@ TEST_CASE("residual unit of f32: ReLU makes zeros of negative infinity") {
   for (const std::int64_t C : {32, 64}) {
     ResidualUnit unit = unit_of(70, C, 504, 3, 1);
     unit.slope = {0, 0};
-    UnitOperands operands = random_operands(unit), spoilt = operands;
-    std::vector<double> x = operands.x.to_vector<double>();
-    const auto at = static_cast<std::size_t>((7 * C + 3) * 504 + 250);
-    x[at] = 0;
-    operands.x = Tensor::from_vector(x, operands.x.shape());
-    x[at] = -std::numeric_limits<double>::infinity();
-    spoilt.x = Tensor::from_vector(x, operands.x.shape());
-    std::vector<double> expected = f64_values(computed(unit, operands));
-    expected[at] = -std::numeric_limits<double>::infinity();
-    CHECK(f64_values(computed(unit, spoilt)) == expected);
+    check_relu_of_infinity(unit);
   }
 }
 

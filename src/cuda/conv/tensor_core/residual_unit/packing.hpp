@@ -1,0 +1,24 @@
+#pragma once
+// The packed weights of residual units.
+
+#include <cstdint>
+
+#include "conv/algorithm.hpp"
+#include "conv/residual_unit.hpp"
+#include "cuda/conv/packed_weights.hpp"
+
+namespace polyphase::cuda::tensor_core {
+
+/// Identifies the packed weights of convolution i; f32 and 16 bits are packed in different ways.
+inline PackingKey unit_packing_key(const ResidualUnit& unit, std::size_t i) {
+  constexpr std::int64_t kUnitPacking = -5;  // not a ConvDirection, which other keys have here, nor prologue.cuh's packing
+  return {static_cast<std::int64_t>(Algorithm::tensor_core), kUnitPacking, static_cast<std::int64_t>(unit.dtype), unit.C,
+          unit.K[i]};
+}
+
+/// The bytes of the weights of convolution i as operands of 16 bits.
+inline std::size_t unit_weight_bytes(const ResidualUnit& unit, std::size_t i) {
+  return static_cast<std::size_t>(unit.K[i] * unit.C * unit.C) * 2;
+}
+
+}  // namespace polyphase::cuda::tensor_core
