@@ -9,7 +9,7 @@ namespace polyphase::cuda::ptx {
 __device__ __forceinline__ void copy_word(std::uint32_t to, const void* from) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
 }
-/// The same, or zero if not `exists`; `from` must be a valid address in either case.
+/// The same, or zero if not `exists`; then `from` is not read.
 __device__ __forceinline__ void copy_word_or_zero(std::uint32_t to, const void* from, bool exists) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(exists ? 4 : 0) : "memory");
 }

@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(kPreconvertedConsumers)
   __shared__ __align__(
       16) unsigned char staging[kPreconvertedGroups][4 * preconverted_staging_of_warp(kPreconvertedStagedBytes / 2)];
   const int group = static_cast<int>(threadIdx.x) / 128, thread = static_cast<int>(threadIdx.x) % 128;
-  const PreconvertedStore<typename Operand::Source, kN, kPreconvertedStagedBytes / 2> store{
+  const PreconvertedStore<typename Operand::Source, kN, kPreconvertedStagedBytes / 2, false> store{
       gemm,   tiling,   ScaledFinish(sum_exponent<Operand>(source_header, weight_header), epilogue), bias, out, staging[group],
       thread, 1 + group};
   const std::int64_t tile = blockIdx.x;

@@ -37,12 +37,12 @@ __device__ __forceinline__ void stage_next_sums(float* memory, int barrier, int 
 }
 
 /// Sums of thread (warp, lane): columns 16*warp + lane/4 and that + 8, positions 8*g + 2*(lane%4) and the next (PTX ISA).
-template <class T, int kN, int kStagedBytes>
+/// kWithAux: it can add an aux operand; sums of slices, which are few outputs, do without.
+template <class T, int kN, int kStagedBytes, bool kWithAux = true>
 struct PreconvertedStore {
   static constexpr int kVector = 16 / static_cast<int>(sizeof(T));
   static constexpr int kStagedMost = kStagedBytes / static_cast<int>(sizeof(T));
-  // Not for sums of slices, whose outputs are few.
-  static constexpr bool kFinishesWithAux = kStagedBytes == kPreconvertedStagedBytes;
+  static constexpr bool kFinishesWithAux = kWithAux;
   static constexpr int kStaged = kN < kStagedMost ? kN : kStagedMost;  // positions at a time
 
   const TapGemm& gemm;
@@ -402,6 +402,11 @@ struct PreconvertedStore {
         static_cast<std::uint32_t>(place.column) + static_cast<std::uint32_t>(thread / 32 * 16 + thread % 32 / 4);
     finish.template scale<T>(sums, bias_of(place, tiling.by_classes.divide(column)),
                              bias_of(place, tiling.by_classes.divide(column + 8)));
+    store_scaled(place, sums);
+  }
+  /// The same for sums that have their scale and offset. `place` has columns.
+  template <int kSums>
+  __device__ __forceinline__ void store_scaled(const PreconvertedPlace& place, float (&sums)[kSums]) const {
     if constexpr (sizeof(T) == 2) {
       if (is_of_matrices(where(place.position))) {
         if (!finish.epilogue.has_aux() && !activates_matrices()) finish.template activate<T>(sums);
@@ -409,6 +414,11 @@ struct PreconvertedStore {
       }
     }
     if (!finish.epilogue.has_aux()) finish.template activate<T>(sums);
+    store_finished(place, sums);
+  }
+  /// The same for sums that are activated too, unless there is an aux operand.
+  template <int kSums>
+  __device__ __forceinline__ void store_finished(const PreconvertedPlace& place, float (&sums)[kSums]) const {
     if (!tiling.interleaved)
       store_scattered(place, sums);
     else if (tiling.by_warps)

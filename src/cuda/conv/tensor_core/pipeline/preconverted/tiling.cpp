@@ -46,10 +46,10 @@ bool measure(const PreconvertedShape& shape, int planes, int taps, int available
   return true;
 }
 
-/// The steps of the reduction: as many planes and taps per step as leave three stages, else two.
-bool cut_reduction(const TapGemm& gemm, const PreconvertedShape& shape, int available, PreconvertedTiling& tiling) {
+/// The steps of the reduction: as many planes and taps per step as leave `stages` stages, else two.
+bool cut_reduction(const TapGemm& gemm, const PreconvertedShape& shape, int available, int stages, PreconvertedTiling& tiling) {
   const int all_taps = tiling.source.taps_apart ? 1 : static_cast<int>(gemm.taps);
-  for (const int least : {3, 2}) {
+  for (const int least : {stages, 2}) {
     for (int taps = all_taps; taps >= 1; taps = taps == 1 ? 0 : (taps + 1) / 2) {
       for (int planes = static_cast<int>(tiling.source.planes); planes >= 1; planes = planes == 1 ? 0 : (planes + 1) / 2) {
         if (!measure(shape, planes, taps, available, least, tiling)) continue;
@@ -123,7 +123,7 @@ std::span<const PreconvertedShape> preconverted_shapes(int parts) {
 }
 
 PreconvertedTiling make_preconverted_tiling(const TapGemm& gemm, const PreconvertedShape& shape, int slices, int sm_count,
-                                            int shared_limit) {
+                                            int shared_limit, int stages) {
   PreconvertedTiling tiling{};
   const int groups_of_columns = shape.along_positions ? 1 : kPreconvertedGroups;
   tiling.tile_columns = kPreconvertedSubtile * groups_of_columns;
@@ -131,7 +131,7 @@ PreconvertedTiling make_preconverted_tiling(const TapGemm& gemm, const Preconver
   cut_columns(gemm, tiling);
   lay_out_tile(gemm, shape, tiling.source);
   const int available = shared_limit / shape.blocks_per_sm - (shape.blocks_per_sm > 1 ? 1024 : 0) - kPreconvertedFixedBytes;
-  if (!cut_reduction(gemm, shape, available, tiling)) return {};
+  if (!cut_reduction(gemm, shape, available, stages, tiling)) return {};
   lay_out_source(gemm, tiling);
   tiling.column_tiles = divide_up(gemm.columns, static_cast<std::int64_t>(tiling.usable) * groups_of_columns);
   tiling.tiles = gemm.G * tiling.column_tiles * tiling.position_tiles;

@@ -56,9 +56,9 @@ struct PreconvertedTiling {
   FastDivide by_tiles, by_column_tiles, by_position_tiles, by_classes, by_usable;
 };
 
-/// A tiling with at most `slices` slices. count == 0 if nothing fits.
+/// A tiling with at most `slices` slices and at least `stages` stages, or two if nothing else fits. count == 0 if nothing fits.
 [[nodiscard]] PreconvertedTiling make_preconverted_tiling(const TapGemm& gemm, const PreconvertedShape& shape, int slices,
-                                                          int sm_count, int shared_limit);
+                                                          int sm_count, int shared_limit, int stages = 3);
 
 /// The kernel instances for operands of `parts` parts.
 [[nodiscard]] std::span<const PreconvertedShape> preconverted_shapes(int parts);

@@ -13,9 +13,9 @@ namespace {
 template <int kParts, bool kAlongPositions>
 void launch(const WideCall& call, const ByTileTiling& tiling, const ByTileArrays& arrays, const OperandHeader* source) {
   auto* kernel = by_tile_kernel<kParts, kAlongPositions>;
-  allow_shared_memory(kernel, tiling.steps.shared_bytes);
+  allow_shared_memory(kernel, tiling.shared_bytes);
   const auto grid = std::min<std::int64_t>(tiling.units * tiling.steps.column_tiles, properties(call.device).sm_count);
-  launch_behind(kernel, static_cast<unsigned>(grid), kPreconvertedThreads, static_cast<std::size_t>(tiling.steps.shared_bytes),
+  launch_behind(kernel, static_cast<unsigned>(grid), kPreconvertedThreads, static_cast<std::size_t>(tiling.shared_bytes),
                 call.stream, call.gemm, tiling, call.exact, call.epilogue, call.bias, call.out, source, arrays);
   check_launch("conv tensor_core: by_tile");
 }
@@ -35,6 +35,7 @@ void launch_by_tile(const WideCall& call, const ByTileTiling& tiling, unsigned c
   const ByTileArrays arrays{reinterpret_cast<ByTileWords*>(memory + sizeof(WideBlocks::Words)),
                             words(at.multiplied),
                             words(at.ready),
+                            reinterpret_cast<UnitExtent*>(memory + at.extents),
                             words(at.unit_list),
                             reinterpret_cast<int*>(memory + at.exponents),
                             {memory + at.weights[0], memory + at.weights[1]},

@@ -1,9 +1,11 @@
 #pragma once
-// What precedes the products: the list of units, and the weights as operands with a scale for each column.
+// What precedes the conversions and products: the list of units, the weights as operands with a scale for each column, and the
+// magnitudes of the units.
 
 #include <cstdint>
 
 #include "cuda/conv/tensor_core/recompute/by_tile/arrays.cuh"
+#include "cuda/conv/tensor_core/recompute/by_tile/look.cuh"
 #include "cuda/conv/tensor_core/recompute/by_tile/operand.cuh"
 #include "cuda/ptx/acquire.cuh"
 
@@ -14,13 +16,8 @@ __device__ __forceinline__ void list_units(const ByTileCall& call, int piece) {
   const std::int64_t index = std::int64_t{piece} * kByTileConsumers + threadIdx.x;
   if (index >= call.tiling.units) return;
   const ByTileUnit unit(call.tiling, call.gemm, static_cast<std::uint32_t>(index));
-  const std::int64_t blocks = call.tiling.unit_positions / kWidePositions;
-  const std::int64_t subtiles = (call.gemm.columns + call.tiling.steps.usable - 1) / call.tiling.steps.usable;
-  bool wanted = call.all;
-  for (std::int64_t subtile = 0; subtile < subtiles && !wanted; ++subtile)
-    for (std::int64_t block = 0; block < blocks && !wanted; ++block)
-      wanted = call.is_wanted(unit.n, unit.g, subtile, unit.in_sample * blocks + block);
-  if (wanted) call.arrays.unit_list[atomicAdd(&call.arrays.words->units, 1U)] = static_cast<std::uint32_t>(index);
+  if (is_unit_wanted(call, unit))
+    call.arrays.unit_list[atomicAdd(&call.arrays.words->units, 1U)] = static_cast<std::uint32_t>(index);
 }
 
 /// The weights of a packed column.
@@ -149,8 +146,11 @@ __device__ __noinline__ void prepare_by_tile(const ByTileCall call) {
     meet_consumers();
     if (threadIdx.x == 0) ptx::add_release(&call.arrays.words->prepared, 1);
   }
-  if (threadIdx.x == 0)
-    while (ptx::load_acquire(&call.arrays.words->prepared) != pieces) __nanosleep(100);
+  look_at_units(call);
+  if (threadIdx.x == 0) {
+    const auto all = pieces + static_cast<std::uint32_t>(call.tiling.units) * static_cast<std::uint32_t>(call.tiling.parts);
+    while (ptx::load_acquire(&call.arrays.words->prepared) != all) __nanosleep(100);
+  }
   meet_consumers();
 }
 

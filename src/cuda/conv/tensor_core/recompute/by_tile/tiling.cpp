@@ -8,7 +8,7 @@
 namespace polyphase::cuda::tensor_core {
 namespace {
 
-constexpr std::int64_t kConvertedBytes = std::int64_t{32} << 20;  // of all chunks: they stay in L2
+constexpr std::int64_t kConvertedBytes = std::int64_t{48} << 20;  // of converted units; those of form f16 need half of it
 constexpr std::int64_t kCountMost = 0x40000000;                   // limit for numbers divided by FastDivide
 
 }  // namespace
@@ -19,8 +19,16 @@ std::optional<ByTileTiling> make_by_tile_tiling(const TapGemm& gemm, int parts, 
   tiling.along_positions = gemm.columns <= kPreconvertedSubtile;
   const PreconvertedShape shape{kWidePositions, tiling.along_positions, parts, 1};
   PreconvertedTiling& steps = tiling.steps;
-  steps = make_preconverted_tiling(gemm, shape, 1, sm_count, shared_limit - kByTileSharedBytes);
+  constexpr int kSaved = 4 * kPreconvertedGroups * preconverted_staging_of_warp(kPreconvertedStagedBytes) - kByTileStaging;
+  const auto with_stages = [&](int stages) {
+    return make_preconverted_tiling(gemm, shape, 1, sm_count, shared_limit - kByTileSharedBytes + kSaved, stages);
+  };
+  steps = with_stages(3);
   if (steps.count == 0) return {};
+  // Each step of taps copies the source again: rather two stages than such steps, if all taps of the rows fit.
+  if (steps.tap_steps > 1)
+    if (const PreconvertedTiling two = with_stages(2); two.tap_steps * two.plane_steps == 1) steps = two;
+  tiling.shared_bytes = steps.shared_bytes - kSaved;
   tiling.unit_positions = steps.tile_positions;
   tiling.units_of_sample = divide_up(gemm.position_count, tiling.unit_positions);
   tiling.units = gemm.N * gemm.G * tiling.units_of_sample;
@@ -42,14 +50,19 @@ std::optional<ByTileTiling> make_by_tile_tiling(const TapGemm& gemm, int parts, 
         gemm.G * steps.column_tiles * tiling.counts[form] * static_cast<std::int64_t>(steps.weight_bytes);
   }
   tiling.unit_bytes = tiling.half_bytes[kFormTf32] * (tiling.along_positions ? kPreconvertedGroups : 1);
-  // Two chunks have a tile for each multiprocessor, if that is not too much memory.
-  const std::int64_t most = std::min(divide_up(sm_count, 2), tiling.units);
-  tiling.chunk = static_cast<int>(std::clamp<std::int64_t>(kConvertedBytes / kChunkPlaces / tiling.unit_bytes, 1, most));
-  tiling.chunks = divide_up(tiling.units, tiling.chunk);
+  // A multiprocessor multiplies a tile, has taken the next one, and converts two units meanwhile. With fewer places it would
+  // wait.
+  const std::int64_t most =
+      std::min(std::max<std::int64_t>(divide_up(4 * sm_count, steps.column_tiles), sm_count), tiling.units);
+  const std::int64_t bytes = std::clamp(sm_count * tiling.unit_bytes, kConvertedBytes, 2 * kConvertedBytes);
+  tiling.places = static_cast<int>(std::clamp<std::int64_t>(bytes / tiling.unit_bytes, 1, most));
   tiling.list_pieces = static_cast<int>(divide_up(tiling.units, kByTileConsumers));
   tiling.pack_pieces = static_cast<int>(gemm.G * steps.column_tiles * (steps.tile_columns / kPackColumns) * kPackParts);
+  tiling.parts = tiling.row_steps[kFormF16];
+  static_assert(kPartRows == rows_of_step(kFormF16));
+  if (tiling.units * tiling.parts >= kCountMost) return {};
+  tiling.by_parts = FastDivide(static_cast<std::uint32_t>(tiling.parts));
   tiling.by_units_of_sample = FastDivide(static_cast<std::uint32_t>(tiling.units_of_sample));
-  tiling.by_chunk_tickets = FastDivide(static_cast<std::uint32_t>(tiling.chunk * (1 + steps.column_tiles)));
   if (ByTileMemory(gemm, tiling).bytes > most_bytes) return {};
   return tiling;
 }
@@ -59,8 +72,9 @@ ByTileMemory::ByTileMemory(const TapGemm& gemm, const ByTileTiling& tiling) {
                      position_blocks = divide_up(gemm.position_count, kWidePositions);
   const std::int64_t blocks = gemm.N * gemm.G * column_blocks * position_blocks;
   multiplied = sizeof(WideBlocks::Words) + sizeof(ByTileWords);
-  ready = multiplied + tiling.chunks * 4;
-  marks = ready + tiling.units * 4;
+  ready = multiplied + tiling.units * 4;
+  extents = ready + tiling.units * 4;
+  marks = extents + tiling.units * static_cast<std::int64_t>(sizeof(UnitExtent));
   zeros = round_up(marks + blocks, 8);
   list_size = static_cast<std::uint32_t>(std::min(kMostListed, blocks * kListedOfBlock));
   list = zeros;
@@ -69,7 +83,7 @@ ByTileMemory::ByTileMemory(const TapGemm& gemm, const ByTileTiling& tiling) {
   weights[0] = round_up(exponents + gemm.G * tiling.steps.column_tiles * tiling.steps.tile_columns * 4, 256);
   weights[1] = round_up(weights[0] + tiling.weight_bytes[0], 256);
   units = round_up(weights[1] + tiling.weight_bytes[1], 256);
-  bytes = units + kChunkPlaces * tiling.chunk * tiling.unit_bytes;
+  bytes = units + tiling.places * tiling.unit_bytes;
 }
 
 }  // namespace polyphase::cuda::tensor_core

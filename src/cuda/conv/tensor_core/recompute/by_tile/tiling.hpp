@@ -10,9 +10,17 @@
 
 namespace polyphase::cuda::tensor_core {
 
-inline constexpr int kByTileSharedBytes = 1024;  // of the kernel's own variables
-inline constexpr int kChunksAhead = 3;           // that are converted before the products of a chunk begin
+inline constexpr int kByTileSharedBytes = 35328;  // of the kernel's own variables
 inline constexpr int kFormF16 = 0, kFormTf32 = 1, kForms = 2;
+
+/// Staging of the stores: half of the preconverted kernel's, for the pieces below.
+inline constexpr int kByTileStagedBytes = kPreconvertedStagedBytes / 2;
+inline constexpr int kByTileStaging = 4 * kPreconvertedGroups * preconverted_staging_of_warp(kByTileStagedBytes);
+
+/// A converter warp copies the source to shared memory in pieces.
+inline constexpr int kPieceRows = 8, kPieceWidth = 160, kPieceBytes = kPieceRows * kPieceWidth * 4;
+
+inline constexpr int kPartRows = 32;
 
 /// Rows in 16 bytes of an operand, by form: eight f16 or four tf32.
 constexpr int rows_of_vector(int form) { return form == kFormF16 ? 8 : 4; }
@@ -28,11 +36,12 @@ struct ByTileTiling {
   std::int64_t unit_positions, units_of_sample, units;  // units of all samples and groups
   std::int64_t half_bytes[kForms];                      // the operand of kWidePositions positions
   std::int64_t unit_bytes;                              // the larger form of a unit
+  int parts;                                            // of a unit, which are converted separately: kPartRows rows each
   std::int64_t weight_bytes[kForms];                    // all columns
-  int chunk;                                            // units that are converted together
-  std::int64_t chunks;                                  // of all units
+  int shared_bytes;                                     // of the pipeline: less than that of `steps`, by the staging
+  int places;                                           // converted units that there is memory for
   int list_pieces, pack_pieces;                         // of the preparation: kPackParts for eight columns
-  FastDivide by_units_of_sample, by_chunk_tickets;
+  FastDivide by_units_of_sample, by_parts;
 };
 
 /// Nothing where no tiling fits or where it would need more than `most_bytes` of memory.
@@ -41,7 +50,7 @@ struct ByTileTiling {
 
 /// Where a call's memory begins, in bytes: zeros at first, then what the kernel writes.
 struct ByTileMemory {
-  std::int64_t multiplied, ready, marks, zeros;  // zeros: the end of what has to be zero
+  std::int64_t multiplied, ready, extents, marks, zeros;  // zeros: the end of what has to be zero
   std::int64_t list, unit_list, exponents, weights[kForms], units, bytes;
   std::uint32_t list_size;
   ByTileMemory(const TapGemm& gemm, const ByTileTiling& tiling);

@@ -1,12 +1,15 @@
 #pragma once
-// How the blocks of the by_tile kernel share its work. Each takes pieces and tickets in their order. A ticket waits only for
-// tickets before it, and blocks that have those run, so there is no deadlock however few blocks run at a time.
+// How the blocks of the by_tile kernel share its work. First they prepare: they list the units to compute, pack the weights,
+// and look at the magnitudes of every unit. Then each block has warps that convert parts of units and warps that multiply
+// tiles. Parts are taken from one counter, in the order of the list, and tiles from another, in the order of their units:
 //
-// The preparation lists the units to compute and packs the weights. Then chunks of units are converted and multiplied:
+//   warps 0 to 7    prepare, then multiply
+//   warp 8          takes tiles and copies their operands
+//   warps 9 to 11   convert
 //
-//   convert chunks 0, 1, 2; multiply chunk 0, convert chunk 3; multiply chunk 1, convert chunk 4; ...
-//
-// There is memory for four converted chunks, so converting chunk c waits until chunk c - 4 is multiplied.
+// There is memory for some converted units, so converting unit u waits until unit u - places is multiplied. The first part that
+// is not converted and the first tile that is not multiplied wait only for parts and tiles before them, which running blocks
+// have. So there is no deadlock however few blocks run at a time.
 
 #include <cstdint>
 
@@ -16,48 +19,29 @@
 
 namespace polyphase::cuda::tensor_core {
 
-inline constexpr int kByTileConsumers = 256;           // threads
-inline constexpr int kChunkPlaces = kChunksAhead + 1;  // converted chunks that there is memory for
-inline constexpr int kPackColumns = 8;                 // columns of a piece of the packing,
-inline constexpr int kPackParts = 4;                   // which is so much of their rows
+inline constexpr int kByTileConsumers = 256;  // threads that multiply,
+inline constexpr int kByTileConverters = 96;  // and that convert
+inline constexpr int kPackColumns = 8;        // columns of a piece of the packing,
+inline constexpr int kPackParts = 4;          // which is so much of their rows
 
 /// In global memory, zeros at first.
 struct ByTileWords {
-  std::uint32_t piece;       ///< pieces of the preparation that were taken,
-  std::uint32_t prepared;    ///< and those that are done
-  std::uint32_t ticket;      ///< tickets that were taken
+  std::uint32_t piece;       ///< pieces of the list and of the weights that were taken,
+  std::uint32_t look;        ///< parts of units that were taken to look at,
+  std::uint32_t prepared;    ///< and those of both that are done
+  std::uint32_t part;        ///< parts of units that were taken for conversion
+  std::uint32_t tile;        ///< tiles that were taken
   std::uint32_t units;       ///< in the list
   std::uint32_t needs_tf32;  ///< not 0 where weights of a column are too different for f16
 };
 
-#ifdef __CUDACC__
-
-/// What a ticket is for.
-struct ByTileTicket {
-  bool converts;
-  std::int64_t chunk;
-  std::uint32_t unit;         // in the list
-  std::uint32_t column_tile;  // of products
-  __device__ ByTileTicket(const ByTileTiling& tiling, std::uint32_t ticket) {
-    const auto chunk_units = static_cast<std::uint32_t>(tiling.chunk), first = chunk_units * kChunksAhead;
-    std::uint32_t of_chunk = ticket, column = 0;
-    converts = ticket < first;
-    if (converts) {
-      chunk = ticket / chunk_units;
-      of_chunk -= static_cast<std::uint32_t>(chunk) * chunk_units;
-    } else {
-      chunk = tiling.by_chunk_tickets.divide(ticket - first);
-      const std::uint32_t own = ticket - first - static_cast<std::uint32_t>(chunk) * tiling.by_chunk_tickets.divisor;
-      const std::uint32_t tiles = tiling.by_chunk_tickets.divisor - chunk_units;
-      converts = own >= tiles;
-      of_chunk = converts ? own - tiles : tiling.steps.by_column_tiles.divide(own);
-      if (converts) chunk += kChunksAhead;
-      if (!converts) column = own - of_chunk * tiling.steps.by_column_tiles.divisor;
-    }
-    column_tile = column;
-    unit = static_cast<std::uint32_t>(chunk) * chunk_units + of_chunk;
-  }
+/// The magnitudes of a unit, as float bits, zeros at first.
+struct UnitExtent {
+  std::uint32_t most, not_least;  ///< of the finite numbers that are not zero; the complement of the least one
+  std::uint32_t unusual;          ///< not 0: there is an Inf or NaN
 };
+
+#ifdef __CUDACC__
 
 /// Where a unit is.
 struct ByTileUnit {

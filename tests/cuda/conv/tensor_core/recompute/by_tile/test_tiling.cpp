@@ -18,8 +18,9 @@ TEST_CASE("by_tile: tilings hold all units and all steps in the memory that they
         REQUIRE(tiling);
         CHECK(tiling->units_of_sample * tiling->unit_positions >= gemm.position_count);
         CHECK(tiling->units == gemm.N * gemm.G * tiling->units_of_sample);
-        CHECK(tiling->chunks * tiling->chunk >= tiling->units);
-        CHECK(tiling->steps.shared_bytes + tensor_core::kByTileSharedBytes <= kSharedOfHopper);
+        CHECK(tiling->places >= 1);
+        CHECK(tiling->places <= tiling->units);
+        CHECK(tiling->shared_bytes + tensor_core::kByTileSharedBytes <= kSharedOfHopper);
         for (int form = 0; form < tensor_core::kForms; ++form)
           CHECK(tiling->row_steps[form] * tensor_core::rows_of_step(form) >= gemm.rows);
         const tensor_core::ByTileMemory memory(gemm, *tiling);
