@@ -40,8 +40,9 @@ __device__ __forceinline__ void look_at_rows(const SourceRange& range, const Sou
       }
 #pragma unroll
       for (int r = 0; r < kPieceRows; ++r) {
+        activated(v[r]);
 #pragma unroll
-        for (int i = 0; i < kWidths; ++i) found.add(activated(v[r][i]));
+        for (int i = 0; i < kWidths; ++i) found.add(v[r][i]);
       }
     }
   }

@@ -13,7 +13,12 @@ namespace polyphase::cuda::tensor_core {
 /// What is read of the source's numbers, as TapGemm::activated().
 struct SourceActivation {
   float slope;
-  [[nodiscard]] __device__ __forceinline__ float operator()(float v) const { return v < 0.0F ? TapGemm::low(slope, v) : v; }
+  template <int kCount>
+  __device__ __forceinline__ void operator()(float (&v)[kCount]) const {
+    if (slope == 1.0F) return;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) v[i] = v[i] < 0.0F ? TapGemm::low(slope, v[i]) : v[i];
+  }
 };
 
 /// The rows of a unit. Their elements are counted from the one on that the unit's first position reads first, which need not

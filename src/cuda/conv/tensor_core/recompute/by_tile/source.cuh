@@ -72,6 +72,7 @@ struct PartConversion {
   template <int kForm, int kParts>
   __device__ __forceinline__ void convert(const Piece& piece, const PowerPair& scale, std::uint32_t buffer) const {
     constexpr int kRows = rows_of_vector(kForm), kBlocks = kPieceRows / kRows;
+    constexpr int kUnroll = kParts == 1 ? 2 : 1;  // there are registers for it
     const SourceLayout& source = call.tiling.steps.source;
     const SourceActivation activated{call.gemm.source_slope};
     const auto stride = static_cast<int>(call.gemm.source_stride), plane_step = static_cast<int>(call.gemm.source_plane_step);
@@ -86,7 +87,7 @@ struct PartConversion {
       const int first = max(begin - own_plane * plane_step, 0), last = begin + kPieceWidth - own_plane * plane_step;
       const int end = last <= 0 ? 0 : min(places, first_place(last, stride));
       const int to_row = (first_row + own_plane * (kParts * kPreconvertedBlocks)) * places;
-#pragma unroll 1
+#pragma unroll kUnroll
       for (int place = first_place(first, stride) + static_cast<int>(threadIdx.x) % 32; place < end; place += 32) {
         const std::uint32_t from = buffer + static_cast<std::uint32_t>(stride * place + own_plane * plane_step - begin) * 4;
 #pragma unroll
@@ -94,8 +95,8 @@ struct PartConversion {
           float v[kRows];
 #pragma unroll
           for (int r = 0; r < kRows; ++r)
-            v[r] = activated(
-                __uint_as_float(ptx::load_shared(from + static_cast<std::uint32_t>((b * kRows + r) * kPieceWidth * 4))));
+            v[r] = __uint_as_float(ptx::load_shared(from + static_cast<std::uint32_t>((b * kRows + r) * kPieceWidth * 4)));
+          activated(v);
           uint4 parts[kParts];
           make_parts<kForm>(v, scale, parts);
 #pragma unroll

@@ -25,8 +25,8 @@ std::optional<ByTileTiling> make_by_tile_tiling(const TapGemm& gemm, int parts, 
   };
   steps = with_stages(3);
   if (steps.count == 0) return {};
-  // Each step of taps copies the source again: rather two stages than such steps, if all taps of the rows fit.
-  if (steps.tap_steps > 1)
+  // Each step of taps copies the source again. Where that is more than the weights, rather two stages of all taps.
+  if (steps.tap_steps > 1 && steps.source_bytes > steps.weight_bytes)
     if (const PreconvertedTiling two = with_stages(2); two.tap_steps * two.plane_steps == 1) steps = two;
   tiling.shared_bytes = steps.shared_bytes - kSaved;
   tiling.unit_positions = steps.tile_positions;
