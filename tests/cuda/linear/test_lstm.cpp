@@ -172,7 +172,7 @@ TEST_CASE("the bits do not depend on the steps of a call, on the batch or on the
     CHECK(results(pieces) == whole);
 
     const Stack all = run(on(Device::cuda(), stack));
-    for (std::int64_t n = 0; n < kBatch; ++n)
+    for (std::int64_t n = 0; n < kBatch; n += is_reduced() ? 6 : 1)
       CHECK(run(sample_of(stack, n)).back().hidden.to_vector<float>() ==
             all.back().hidden.narrow(1, n, 1).contiguous().to_vector<float>());
   }

@@ -16,6 +16,7 @@
 #include "cuda/runtime/runtime.hpp"
 #include "ops/activations.hpp"
 #include "support/epilogue_operands.hpp"
+#include "support/reduced.hpp"
 #include "support/skip.hpp"
 
 using namespace polyphase;
@@ -401,6 +402,7 @@ TEST_CASE("kernels that activate their source as they read it: the bits of a pas
             const KernelProblem asked{operands.problem, direction, precision};
             if (!kernel_cost(kernel, asked, cuda::properties(0))) continue;
             for (const float slope : {0.1F, 0.0F}) {
+              if (slope == 0 && is_reduced()) continue;
               CAPTURE(name_of(kernel));
               CAPTURE(p);
               CAPTURE(direction);
@@ -425,6 +427,6 @@ TEST_CASE("kernels that activate their source as they read it: the bits of a pas
               ++ran;
             }
           }
-    CHECK(ran >= 16);
+    CHECK(ran >= (is_reduced() ? 8 : 16));
   }
 }
