@@ -56,6 +56,8 @@ struct PackKernels {
   /// readable up to the next whole vector of p.
   void (*interleave)(const T* from, std::int64_t pitch, std::int64_t rows, std::int64_t stride, std::int64_t count,
                      std::int64_t last, E* to);
+  /// totals[i] = values[i] if `first`, else totals[i] += values[i].
+  void (*add)(const T* values, std::int64_t count, bool first, double* totals);
   /// Whether none of `count` packed values is infinite or NaN.
   bool (*all_finite)(const T* values, std::int64_t count);
 };

@@ -194,10 +194,25 @@ void interleave(const Compute<E>* from, Index pitch, Index rows, Index stride, I
     if (stride == 8) return interleave_vectors<8>(from, pitch, count, last, to);
     if (stride == 16) return interleave_vectors<16>(from, pitch, count, last, to);
   }
+  Index done = 0;
+  if constexpr (sizeof(E) == sizeof(Compute<E>)) {
+    const Index whole =
+        smaller(count, last < rows ? 0 : (last - rows) / stride + 1);  // positions of which all rows are written
+    if (whole >= 8) done = whole;                                      // else no whole blocks
+    transpose<E>(from, pitch, rows, rows, done, nullptr, to, stride);
+  }
   for (Index r = 0; r < rows; ++r) {
     const Index end = smaller(count, first_reaching(last, r, stride));
-    for (Index p = 0; p < end; ++p) narrow(from[r * pitch + p], to + p * stride + r);
+    for (Index p = done; p < end; ++p) narrow(from[r * pitch + p], to + p * stride + r);
   }
+}
+
+template <class T>
+void add(const T* values, Index count, bool first, double* totals) {
+  if (first)
+    for (Index i = 0; i < count; ++i) totals[i] = static_cast<double>(values[i]);
+  else
+    for (Index i = 0; i < count; ++i) totals[i] += static_cast<double>(values[i]);
 }
 
 // 0 * inf and 0 * NaN are NaN, which stays in the sum. Four sums, so that none waits for the previous one.
@@ -217,7 +232,7 @@ bool all_finite(const T* values, Index count) {
 }
 
 template <class E>
-constexpr PackKernels<E> kPack = {gather_row<E>, transpose<E>, interleave<E>, all_finite<Compute<E>>};
+constexpr PackKernels<E> kPack = {gather_row<E>, transpose<E>, interleave<E>, add<Compute<E>>, all_finite<Compute<E>>};
 
 }  // namespace
 }  // namespace POLYPHASE_ISA

@@ -29,6 +29,7 @@ constexpr std::int64_t kFewestSlices = 8;
 constexpr std::int64_t kMostBlocksAtOnce = 8;
 constexpr std::int64_t kTileBytesOfY = 1 << 20;   // of y for one register tile, to stay in L2
 constexpr std::int64_t kTileLanesBytes = 48 * 4;  // of one row of it
+constexpr std::int64_t kStripChannels = 16;       // of y that are transposed together: whole cache lines of f32
 
 template <class E>
 class Wgrad {
@@ -202,11 +203,11 @@ class Wgrad {
   void pack_blocks(std::int64_t first, std::int64_t count, T* x, T* y) const {
     const std::int64_t panels = static_cast<std::int64_t>(panels_.size());
     const std::int64_t channels = p_.channels_out_per_group();
-    const std::int64_t strips = ceil_div(channels, 8);
+    const std::int64_t strips = ceil_div(channels, kStripChannels);
     const std::int64_t items = panels + strips;  // per block and group
-    const double work = static_cast<double>(8 * block_.samples * layout_.rows);
+    const double work = static_cast<double>(kStripChannels * block_.samples * layout_.rows);
     parallel_for(count * p_.G * items, worthwhile_grain(work), [&](std::int64_t begin, std::int64_t end) {
-      Scratch<T> strip(8 * row_window());
+      Scratch<T> strip(layout_.where.empty() ? kStripChannels * block_.positions : 0);
       for (std::int64_t i = begin; i < end; ++i) {
         const std::int64_t which = i / items;  // (block, group)
         const std::int64_t block = first + which / p_.G, g = which % p_.G, item = i % items;
@@ -214,13 +215,9 @@ class Wgrad {
           pack_x(block, g, panels_[static_cast<std::size_t>(item)],
                  x + which * x_size() + item * block_positions() * panels_.front().height);
         else
-          pack_y(block, g, (item - panels) * 8, strip.data(), y + which * y_size());
+          pack_y(block, g, (item - panels) * kStripChannels, strip.data(), y + which * y_size());
       }
     });
-  }
-
-  [[nodiscard]] std::int64_t row_window() const {
-    return layout_.where.empty() ? block_.positions : static_cast<std::int64_t>(layout_.where.size());
   }
 
   // In x, positions past the end of a row and samples past the last are zero, so the values of y there do not matter.
@@ -238,27 +235,50 @@ class Wgrad {
     }
   }
 
-  // Eight channels of y from `channel` on; missing positions and samples are zero.
+  // Some channels of y from `channel` on; missing positions and samples are zero.
   void pack_y(std::int64_t block, std::int64_t g, std::int64_t channel, T* strip, T* to) const {
     const std::int64_t channels = p_.channels_out_per_group();
-    const std::int64_t rows = std::min<std::int64_t>(8, channels - channel);
+    const std::int64_t rows = std::min(kStripChannels, channels - channel);
     const bool last = channel + rows == channels;
     const std::int64_t padded = last && !layout_.joint ? sums_pitch_ - channel : rows;
     const std::int64_t start = p_.S * (block % row_blocks() * block_.positions) - p_.P_l;
-    const std::int64_t window = row_window();
-    const std::int64_t windows = layout_.where.empty() ? p_.K : 1;
     for (std::int64_t s = 0; s < block_.samples; ++s) {
       const std::int64_t n = block / row_blocks() * block_.samples + s;
-      for (std::int64_t k = 0; k < windows; ++k) {
-        for (std::int64_t m = 0; m < rows; ++m)
-          pack_.gather_row(n < p_.N ? y_ + ((n * p_.G + g) * channels + channel + m) * p_.L_out : nullptr,
-                           n < p_.N ? p_.L_out : 0, start + k * p_.D, layout_.where.empty() ? p_.S : 1, strip + m * window,
-                           window);
-        pack_compute().transpose(strip, window, rows, padded, window, layout_.where.empty() ? nullptr : layout_.where.data(),
-                                 to + (s * layout_.rows + k * window) * layout_.pitch + channel, layout_.pitch);
-      }
+      const E* const from = n < p_.N ? y_ + ((n * p_.G + g) * channels + channel) * p_.L_out : nullptr;
+      T* const rows_of_sample = to + s * layout_.rows * layout_.pitch + channel;
+      if (layout_.where.empty())
+        pack_taps(from, start, rows, padded, strip, rows_of_sample);
+      else
+        pack_window(from, start, rows, padded, rows_of_sample);
     }
     if (last) std::fill(to + block_.samples * layout_.rows * layout_.pitch, to + y_size(), T{0});
+  }
+  // The rows that taps share, from position `start` on.
+  void pack_window(const E* from, std::int64_t start, std::int64_t rows, std::int64_t padded, T* to) const {
+    const auto window = static_cast<std::int64_t>(layout_.where.size());
+    const std::int64_t length = from == nullptr ? 0 : p_.L_out;
+    const std::int64_t begin = std::clamp<std::int64_t>(-start, 0, window), end = std::clamp(length - start, begin, window);
+    if (begin < end)
+      pack_.transpose(from + start + begin, p_.L_out, rows, padded, end - begin, layout_.where.data() + begin, to,
+                      layout_.pitch);
+    const auto clear = [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t j = first; j < last; ++j)
+        if (const std::int64_t row = layout_.where[static_cast<std::size_t>(j)]; row >= 0)
+          std::fill_n(to + row * layout_.pitch, padded, T{0});
+    };
+    clear(0, begin);
+    clear(end, window);
+  }
+  // The rows of each tap on their own.
+  void pack_taps(const E* from, std::int64_t start, std::int64_t rows, std::int64_t padded, T* strip, T* to) const {
+    const std::int64_t positions = block_.positions;
+    for (std::int64_t k = 0; k < p_.K; ++k) {
+      for (std::int64_t m = 0; m < rows; ++m)
+        pack_.gather_row(from == nullptr ? nullptr : from + m * p_.L_out, from == nullptr ? 0 : p_.L_out, start + k * p_.D,
+                         p_.S, strip + m * positions, positions);
+      pack_compute().transpose(strip, positions, rows, padded, positions, nullptr, to + k * positions * layout_.pitch,
+                               layout_.pitch);
+    }
   }
 
   [[nodiscard]] static const PackKernels<T>& pack_compute() { return pack_kernels<T>(); }
@@ -278,10 +298,9 @@ class Wgrad {
                 double* total) const {
     alignas(64) T part[kMostRows * kMostLanes];
     const std::int64_t size = item.panel.rows * item.lanes;
-    std::fill_n(total, size, 0.0);
     for (std::int64_t b = 0; b < count; ++b) {
       multiply_tile(item, group, first + b, b, x, y, part, item.lanes);
-      for (std::int64_t i = 0; i < size; ++i) total[i] += static_cast<double>(part[i]);
+      pack_.add(part, size, b == 0, total);
     }
   }
 

@@ -110,7 +110,24 @@ void check_all_finite() {
 }
 
 template <class E>
+void check_add() {
+  using T = Compute<E>;
+  int wrong = 0;
+  for (const std::int64_t count : {0, 1, 15, 16, 45}) {
+    const std::vector<T> values = counting<T>(static_cast<std::size_t>(count));
+    std::vector<double> totals(static_cast<std::size_t>(count + 1), 0.25);
+    pack_kernels<E>().add(values.data(), count, true, totals.data());
+    for (int i = 0; i < 2; ++i) pack_kernels<E>().add(values.data(), count, false, totals.data());
+    for (std::int64_t i = 0; i < count; ++i)
+      wrong += totals[static_cast<std::size_t>(i)] != 3 * static_cast<double>(values[static_cast<std::size_t>(i)]);
+    wrong += totals.back() != 0.25;
+  }
+  CHECK_MESSAGE(wrong == 0, cpu_isa());
+}
+
+template <class E>
 void check_all() {
+  check_add<E>();
   check_all_finite<E>();
   check_gather_row<E>();
   check_transpose<E>();
@@ -119,7 +136,7 @@ void check_all() {
 
 }  // namespace
 
-TEST_CASE("rows, transposition, interleaving and the search for infinities, every type on every instruction set") {
+TEST_CASE("rows, transposition, interleaving, sums and the search for infinities, every type on every instruction set") {
   testing::for_each_isa([] {
     check_all<float>();
     check_all<double>();
