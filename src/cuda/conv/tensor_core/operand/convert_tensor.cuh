@@ -379,7 +379,7 @@ __global__ void __launch_bounds__(kSourceThreads)
   const std::uint32_t g = to.by_row_blocks.divide(above), row_block = above - g * to.by_row_blocks.divisor;
   const int rows = static_cast<int>(
       min(gemm.rows - static_cast<std::int64_t>(row_block) * kPreconvertedRows, std::int64_t{kPreconvertedRows}));
-  wait_for_grid_before();  // ptxas moves it before the __restrict__ reads wherever it stands
+  wait_for_grid_before();                            // ptxas moves it before the __restrict__ reads wherever it stands
   if (Operand::kScaled && is_mixed(header)) return;  // nobody reads the operand
   T values[kSourceItems][kPreconvertedRows];
   bool exists[kSourceItems];
