@@ -196,10 +196,12 @@ void interleave(const Compute<E>* from, Index pitch, Index rows, Index stride, I
   }
   Index done = 0;
   if constexpr (sizeof(E) == sizeof(Compute<E>)) {
-    const Index whole =
-        smaller(count, last < rows ? 0 : (last - rows) / stride + 1);  // positions of which all rows are written
-    if (whole >= 8) done = whole;                                      // else no whole blocks
-    transpose<E>(from, pitch, rows, rows, done, nullptr, to, stride);
+    // Positions of which all rows are written, if there is a whole block of them.
+    const Index whole = smaller(count, last < rows ? 0 : (last - rows) / stride + 1);
+    if (whole >= 8) {
+      transpose<E>(from, pitch, rows, rows, whole, nullptr, to, stride);
+      done = whole;
+    }
   }
   for (Index r = 0; r < rows; ++r) {
     const Index end = smaller(count, first_reaching(last, r, stride));

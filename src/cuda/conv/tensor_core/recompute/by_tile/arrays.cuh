@@ -69,7 +69,8 @@ struct ByTileCall {
 };
 
 /// The consumers prepare together.
-__device__ __forceinline__ void meet_consumers() { ptx::named_barrier(3, kByTileConsumers); }
+inline constexpr int kConsumerBarrier = 3;
+__device__ __forceinline__ void meet_consumers() { ptx::named_barrier(kConsumerBarrier, kByTileConsumers); }
 
 /// Whether a unit has something to compute.
 __device__ __forceinline__ bool is_unit_wanted(const ByTileCall& call, const ByTileUnit& unit) {

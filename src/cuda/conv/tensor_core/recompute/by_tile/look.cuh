@@ -25,12 +25,11 @@ template <class Found>
 __device__ __forceinline__ void look_at_rows(const SourceRange& range, const SourceActivation& activated, int first_row,
                                              Found& found) {
   constexpr int kWidths = kPieceWidth / 32;
-  const int end_row = min(first_row + kPartRows, range.rows);
+  const int end_row = min(first_row + kPartRows, range.rows), lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll 1
   for (int row = first_row; row < end_row; row += kPieceRows) {
 #pragma unroll 1
-    for (int first = range.begin + static_cast<int>(threadIdx.x) % 32; first - static_cast<int>(threadIdx.x) % 32 < range.end;
-         first += kPieceWidth) {
+    for (int first = range.begin + lane; first - lane < range.end; first += kPieceWidth) {
       float v[kPieceRows][kWidths];
       const float* from = range.base + row * range.length + first;
 #pragma unroll
