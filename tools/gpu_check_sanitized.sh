@@ -10,7 +10,7 @@ sanitized=(
   "cuda/conv/conv racecheck:2 synccheck initcheck"
   "cuda/conv/tensor_core/tensor_core racecheck:4 synccheck"
   "cuda/conv/tensor_core/weights_in_registers/source_tma/source_tma racecheck synccheck"
-  "cuda/conv/tensor_core/choice/kernels racecheck:6 synccheck"
+  "cuda/conv/tensor_core/choice/kernels racecheck:5 synccheck"
   "cuda/conv/tensor_core/weights_in_registers/source_bulk/source_bulk racecheck synccheck"
   "cuda/conv/tensor_core/source_in_registers/phased_stride2/phased_stride2 racecheck synccheck"
   "cuda/conv/tensor_core/source_in_registers/stride1/stride1 racecheck synccheck"

@@ -384,13 +384,15 @@ TEST_CASE("kernels that activate their source as they read it: the bits of a pas
     DType dtype;
     Precision precision;
   };
+  std::vector<ConvProblem> problems{sized({.N = 2, .C_in = 64, .C_out = 64, .L_in = 1000, .K = 7, .P_l = 9, .P_r = 9, .D = 3}),
+                                    sized({.N = 2, .C_in = 48, .C_out = 24, .L_in = 777, .K = 8, .S = 4, .P_l = 2, .P_r = 2}),
+                                    sized({.N = 3, .C_in = 32, .C_out = 40, .L_in = 515, .K = 11, .P_l = 5, .P_r = 5}),
+                                    sized({.N = 1, .C_in = 32, .C_out = 32, .L_in = 2048, .K = 3, .P_l = 1, .P_r = 1, .G = 2})};
+  if (is_reduced()) problems.resize(2);
   for (const GatherKernel kernel : kGatherKernels) {
     if (!entry_of(kernel).activates_source) continue;
     int ran = 0;
-    for (const ConvProblem& p : {sized({.N = 2, .C_in = 64, .C_out = 64, .L_in = 1000, .K = 7, .P_l = 9, .P_r = 9, .D = 3}),
-                                 sized({.N = 2, .C_in = 48, .C_out = 24, .L_in = 777, .K = 8, .S = 4, .P_l = 2, .P_r = 2}),
-                                 sized({.N = 3, .C_in = 32, .C_out = 40, .L_in = 515, .K = 11, .P_l = 5, .P_r = 5}),
-                                 sized({.N = 1, .C_in = 32, .C_out = 32, .L_in = 2048, .K = 3, .P_l = 1, .P_r = 1, .G = 2})})
+    for (const ConvProblem& p : problems)
       for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad})
         for (const auto& [dtype, precision] : {Kind{DType::f32, Precision::fp32},
                                                {DType::f32, Precision::tf32},
@@ -398,6 +400,7 @@ TEST_CASE("kernels that activate their source as they read it: the bits of a pas
                                                {DType::bf16, Precision::fp32}})
           for (const bool is_spread : {false, true}) {
             if (is_spread && dtype != DType::f32) continue;
+            if (is_reduced() && (dtype == DType::bf16 || (is_spread && precision == Precision::tf32))) continue;
             const Operands operands(p, direction, dtype, 0, is_spread);
             const KernelProblem asked{operands.problem, direction, precision};
             if (!kernel_cost(kernel, asked, cuda::properties(0))) continue;
@@ -427,6 +430,6 @@ TEST_CASE("kernels that activate their source as they read it: the bits of a pas
               ++ran;
             }
           }
-    CHECK(ran >= (is_reduced() ? 8 : 16));
+    CHECK(ran >= (is_reduced() ? 4 : 16));
   }
 }

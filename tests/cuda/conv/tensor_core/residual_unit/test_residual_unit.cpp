@@ -148,8 +148,14 @@ TEST_CASE("residual unit: random numbers are as near to f64 as the steps, with t
   for (const DType dtype : {DType::f16, DType::bf16})
     for (const std::int64_t C : {32, 64, 128})
       for (const std::int64_t K : {3, 11}) {
-        const ResidualUnit unit{
-            .N = is_reduced() ? 2 : 24, .C = C, .L = 2048, .K = {K, K}, .D = {5, 1}, .slope = {kSlope, kSlope}, .dtype = dtype};
+        const std::int64_t fewest = C == 128 && K == 11 ? 10 : 2;  // the steps take what fills less than half of the GPU
+        const ResidualUnit unit{.N = is_reduced() ? fewest : 24,
+                                .C = C,
+                                .L = 2048,
+                                .K = {K, K},
+                                .D = {5, 1},
+                                .slope = {kSlope, kSlope},
+                                .dtype = dtype};
         const UnitOperands operands = random_operands(unit);
         CAPTURE(dtype);
         CAPTURE(C);
