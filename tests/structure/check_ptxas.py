@@ -33,6 +33,9 @@ ALLOWED = {
     r"f32_residual_unit_kernel":
         "what is spilled is of a block of positions, most of it where a block has small numbers and its sums are looked at; two thread blocks an SM "
         "leave 128 registers (a unit of DAC with 96 channels: 285 us on an H200; without the ninth warp, with fewer spills, 318).",
+    r"f32_residual_unit_marked_kernel":
+        "up to 24 values a block of positions, with Snake most of them across the call for numbers far from zero; the kernel computes only blocks that "
+        "one scale does not suit.",
     r"wide_gather_kernel|wgrad_wide_kernel":
         "128 registers, so that two blocks share a multiprocessor. What is spilled is of a block of outputs, of wgrad also the loader; they run "
         "only where sums are suspect.",

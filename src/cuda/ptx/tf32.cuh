@@ -12,4 +12,10 @@ __device__ __forceinline__ float to_tf32(float value) {
   return __uint_as_float(bits);
 }
 
+/// The nearest finite tf32 of a finite number; Inf and NaN stay.
+__device__ __forceinline__ float to_finite_tf32(float value) {
+  const float rounded = to_tf32(value);
+  return isinf(rounded) && !isinf(value) ? __uint_as_float(__float_as_uint(value) & 0xffffe000U) : rounded;
+}
+
 }  // namespace polyphase::cuda::ptx

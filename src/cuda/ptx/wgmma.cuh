@@ -65,6 +65,8 @@ POLYPHASE_WGMMA(bf16, 64, 16, 32, "%32", "%33", "%34", ", 0, 0");
 POLYPHASE_WGMMA(bf16, 96, 16, 48, "%48", "%49", "%50", ", 0, 0");
 POLYPHASE_WGMMA(bf16, 128, 16, 64, "%64", "%65", "%66", ", 0, 0");
 POLYPHASE_WGMMA(bf16, 256, 16, 128, "%128", "%129", "%130", ", 0, 0");
+POLYPHASE_WGMMA(tf32, 32, 8, 16, "%16", "%17", "%18", "");
+POLYPHASE_WGMMA(tf32, 96, 8, 48, "%48", "%49", "%50", "");
 POLYPHASE_WGMMA(tf32, 128, 8, 64, "%64", "%65", "%66", "");
 POLYPHASE_WGMMA(tf32, 256, 8, 128, "%128", "%129", "%130", "");
 #undef POLYPHASE_WGMMA

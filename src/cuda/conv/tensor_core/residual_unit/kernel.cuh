@@ -33,7 +33,7 @@ struct UnitLayout {
   static constexpr int kBiases = Shape::kBarrierBytes, kOperand = kBiases + Shape::kBiasBytes;
   __device__ __forceinline__ UnitLayout(std::uint32_t start, const UnitTiling& tiling)
       : base(start),
-        ring(kOperand + tiling.pitch * Shape::kVectors * 16),
+        ring(kOperand + tiling.pitch * Shape::kOperandVectors * 16),
         source(ring + Shape::kStages * Shape::kStageBytes),
         snakes(source + tiling.source_boxes * Shape::kChannels * tiling.source_width * 2) {}
   [[nodiscard]] __device__ __forceinline__ std::uint32_t full(int stage) const {

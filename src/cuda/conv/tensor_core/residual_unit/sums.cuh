@@ -60,7 +60,7 @@ struct UnitSumsOfChannels {
     for (int i = 0; i < 64; ++i) sums[i] = bias[i / 2 % 2];
   }
   __device__ __forceinline__ void fence() { ptx::fence_registers(sums); }
-  /// sums += 16 channels of a tap: descriptors of positions and weights.
+  /// sums += two vectors of channels of a tap: descriptors of positions and weights.
   template <class Operand>
   __device__ __forceinline__ void multiply(std::uint64_t positions, std::uint64_t of_weights) {
     ptx::Wgmma<Operand::kType, kPositions>::multiply(sums, of_weights + weights, positions, true);

@@ -67,9 +67,13 @@ std::optional<UnitTiling> tiling_of(const ResidualUnit& unit, const DeviceProper
   else if (std::all_of(std::begin(tiling.slope), std::end(tiling.slope), [](float slope) { return slope > 0 && slope <= 1; }))
     tiling.kind = UnitKind::plain;
   tiling.blocks = unit.N * tiling.tiles;
-  tiling.shared_bytes += 128 + Shape::kBarrierBytes + Shape::kBiasBytes + tiling.pitch * Shape::kVectors * 16 +
+  tiling.shared_bytes += 128 + Shape::kBarrierBytes + Shape::kBiasBytes + tiling.pitch * Shape::kOperandVectors * 16 +
                          Shape::kStages * Shape::kStageBytes + (unit.is_snake ? Shape::kSnakeBytes : 0);
-  if (tiling.shared_bytes > gpu.shared_bytes_per_block || tiling.blocks > INT32_MAX) return std::nullopt;
+  if (unit.dtype == DType::f32)
+    tiling.marked_shared_bytes =
+        tiling.shared_bytes + tiling.pitch * (UnitShape<kChannels, 4>::kOperandVectors - Shape::kOperandVectors) * 16;
+  if (std::max(tiling.shared_bytes, tiling.marked_shared_bytes) > gpu.shared_bytes_per_block || tiling.blocks > INT32_MAX)
+    return std::nullopt;
   constexpr int kReserved = 1024;  // by the system, of each thread block
   const bool fits = (tiling.shared_bytes + kReserved) * Shape::kBlocksPerSm <= gpu.shared_bytes_per_block + kReserved;
   tiling.thread_blocks =

@@ -12,8 +12,8 @@ namespace polyphase::cuda::tensor_core {
 /// The activations. Plain: LeakyReLU with slopes above 0 and at most 1. Any: with any slopes. Snake: both are Snake.
 enum class UnitKind : int { plain, any, snake };
 
-/// What follows from the number of channels, 32, 64, 96, 128 or 192.
-template <int kChannels_>
+/// What follows from the number of channels, 32, 64, 96, 128 or 192, and the bytes of an operand's number.
+template <int kChannels_, int kNumberBytes = 2>
 struct UnitShape {
   static constexpr int kChannels = kChannels_;
   static constexpr bool kOfPositions = kChannels % 64 != 0;                                   ///< gemm_m, else channels
@@ -23,9 +23,10 @@ struct UnitShape {
   static constexpr int kWarps = 4 * kGroups, kThreads = 32 * (kWarps + (kHasProducer ? 1 : 0));
   static constexpr int kBlocksPerSm = kChannels < 128 ? 2 : 1;
   static constexpr int kVectors = kChannels / 8;                                      ///< of 8 channels
-  static constexpr int kStageDepths = kChannels == 32 ? 2 : kChannels == 96 ? 3 : 4;  ///< of 16 channels of a stage of weights
-  static constexpr int kParts = kChannels / (16 * kStageDepths);                      ///< stages of a tap
-  static constexpr int kStageBytes = kStageDepths * 16 * kChannels * 2;
+  static constexpr int kOperandVectors = kChannels * kNumberBytes / 16;               ///< of 16 bytes
+  static constexpr int kStageDepths = kChannels == 32 ? 2 : kChannels == 96 ? 3 : 4;  ///< products of a stage: two such vectors
+  static constexpr int kParts = kOperandVectors / (2 * kStageDepths);                 ///< stages of a tap
+  static constexpr int kStageBytes = kStageDepths * 2 * kChannels * 16;
   static constexpr int kStages = kChannels == 32 ? 8 : kChannels < 128 ? 4 : 3;
   static constexpr int kBarrierBytes = 256, kBiasBytes = 2 * kChannels * 4;
   static constexpr int kSnakeBytes = 16 * kChannels;          ///< alpha and 1/beta of both activations
@@ -52,6 +53,7 @@ struct UnitTiling {
   float slope[2] = {};
   UnitKind kind = UnitKind::any;
   int shared_bytes = 0;
+  int marked_shared_bytes = 0;  ///< in f32, of the kernel of the marked blocks, whose operand has numbers of 4 bytes
   std::int64_t blocks = 0;
   int thread_blocks = 0;  ///< that compute them
 };

@@ -10,6 +10,7 @@ namespace polyphase::cuda::tensor_core {
 /// Snake's parameters of one channel: alpha and 1/beta.
 struct SnakeOne {
   float alpha, inverse;
+  int channel;
 };
 
 /// One of the unit's activations. Like 16-bit results, operands with 11 bits take the hardware's sine.
@@ -20,7 +21,7 @@ struct UnitF32Activation {
 
   [[nodiscard]] __device__ __forceinline__ SnakeOne of(int channel) const {
     if constexpr (kKind == UnitKind::snake)
-      return {pairs[channel / 2].alpha[channel % 2], pairs[channel / 2].inverse[channel % 2]};
+      return {pairs[channel / 2].alpha[channel % 2], pairs[channel / 2].inverse[channel % 2], channel};
     else
       return {};
   }
@@ -47,6 +48,36 @@ struct UnitF32Activation {
     } else {
 #pragma unroll
       for (float& value : v) value = value < 0.0F ? TapGemm::low(slope, value) : value;
+    }
+  }
+};
+
+/// Snake of a number of any magnitude.
+__device__ __noinline__ float snake_of_any(float v, const float* alpha, const float* beta, int channel) {
+  return SnakeFunction<float, false>(alpha[channel], beta[channel])(v);
+}
+
+/// The same for blocks that are marked: of any number.
+template <UnitKind kKind>
+struct UnitMarkedActivation : UnitF32Activation<kKind> {
+  const float *alpha, *beta;  ///< in memory
+
+  template <class OfNumber>
+  __device__ __forceinline__ void apply(float (&v)[8], const OfNumber& of_number, bool& is_unfit) const {
+    if constexpr (kKind == UnitKind::snake) {
+      float near[8];
+      bool is_far = false;
+#pragma unroll
+      for (int i = 0; i < 8; ++i)
+        near[i] = snake_near(SnakeAngle<true>(of_number(i).alpha), of_number(i).inverse, v[i], is_far);
+      if (is_far) {
+#pragma unroll
+        for (int i = 0; i < 8; ++i) near[i] = snake_of_any(v[i], alpha, beta, of_number(i).channel);
+      }
+#pragma unroll
+      for (int i = 0; i < 8; ++i) v[i] = near[i];
+    } else {
+      UnitF32Activation<kKind>::apply(v, of_number, is_unfit);
     }
   }
 };

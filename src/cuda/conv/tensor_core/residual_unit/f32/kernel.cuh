@@ -13,18 +13,6 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// The bits of the largest magnitudes of a block, in the shared memory that the biases of 16 bits have.
-struct UnitLargest {
-  std::uint32_t half[2], middle;  ///< of the source's halves
-  int small[3];                   ///< how many numbers have lost bits: of the source, loaded again, of the middle
-};
-
-/// A warp's largest magnitude joins those of the others.
-__device__ __forceinline__ void join_largest(std::uint32_t* all, float largest, int lane) {
-  const std::uint32_t of_warp = __reduce_max_sync(0xffffffffU, __float_as_uint(largest));
-  if (lane == 0) atomicMax(all, of_warp);
-}
-
 /// Writes what the sums of a convolution's channels need to shared memory, and waits for all threads. Returns whether weights
 /// have lost bits.
 template <class Shape>
@@ -39,8 +27,8 @@ __device__ __forceinline__ bool load_unit_channels(const UnitF32Weights& packed,
   return __syncthreads_or(has_lost) != 0;
 }
 
-/// marks[block]: whether exact.cuh has to compute the block. Weights and channels as f32_residual_unit_pack_kernel writes them;
-/// biases may be null.
+/// marks[block]: whether marked.cuh has to compute the block. Weights and channels as f32_residual_unit_pack_kernel writes
+/// them; biases may be null.
 template <UnitKind kKind, class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     f32_residual_unit_kernel(const __grid_constant__ UnitTiling tiling, const float* __restrict__ x,
@@ -102,7 +90,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
           synchronize();  // no warp stages outputs any more either
           scale = BlockScale(largest.half[0], kUnitSourceTarget);
         }
-        small += source.store(tiling, memory + layout.kOperand, scale.by, lane);
+        small += source.store(tiling, memory + layout.kOperand, scale, lane);
       }
       if (small != 0) atomicAdd(&largest.small[attempt], small);
       ptx::fence_async_shared();
@@ -120,12 +108,12 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     const UnitRange middle{tiling.pad - block.begin, tiling.pad - block.begin + tiling.length};
     if (const int small = largest.small[attempt]; small != 0 || is_lossy[0])
       is_unfit |= sums.is_coarse(channels, static_cast<float>(small), middle);
-    sums.finish(channels, scale.inverse);
+    sums.finish(channels, scale);
     join_largest(&largest.middle, sums.activate(before_second, middle, is_unfit), lane);
     synchronize();  // no warp reads the source's operand any more
     scale = BlockScale(largest.middle, kUnitTarget);
     is_unfit |= !scale.fits;
-    if (const int small = sums.store_operand(scale.by); small != 0) atomicAdd(&largest.small[2], small);
+    if (const int small = sums.store_operand(scale); small != 0) atomicAdd(&largest.small[2], small);
     ptx::fence_async_shared();
     synchronize();
 
@@ -135,7 +123,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     const int count = min(tiling.tile, tiling.length - block.begin);
     if (const int small = largest.small[2]; small != 0 || is_lossy[1])
       is_unfit |= sums.is_coarse(channels + kChannels, static_cast<float>(small), {0, count});
-    sums.finish(channels + kChannels, scale.inverse);
+    sums.finish(channels + kChannels, scale);
     const bool is_marked = any_of(is_unfit);  // no warp reads the middle any more either
     if (thread == 0) marks[index] = is_marked ? 1 : 0;
     const std::int64_t sample = static_cast<std::int64_t>(block.sample) * kChannels * tiling.length;

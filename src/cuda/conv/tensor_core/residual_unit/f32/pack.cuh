@@ -1,19 +1,22 @@
 #pragma once
 // The weights of a convolution of a residual unit of f32: f16, scaled by output channel, as residual_unit_pack_kernel lays them
-// out, and what the sums of each channel need.
+// out, what the sums of each channel need, and tf32 for marked blocks.
 
 #include <cstdint>
 
 #include "cuda/conv/tensor_core/residual_unit/f32/scale.cuh"
+#include "cuda/ptx/tf32.cuh"
 
 namespace polyphase::cuda::tensor_core {
 
 inline constexpr int kUnitF32PackThreads = 128;
 
-/// of_channels[co] without bias. A block for each output channel; w (C, C, K).
+/// of_channels[co] without bias; tf32[tap][vector of 4 input channels][co][4] and tf32_channels[co] for marked blocks. A block
+/// for each output channel; w (C, C, K).
 __global__ void __launch_bounds__(kUnitF32PackThreads)
     f32_residual_unit_pack_kernel(int channels, int taps, const float* __restrict__ w, unsigned char* __restrict__ packed,
-                                  UnitChannel* __restrict__ of_channels) {
+                                  UnitChannel* __restrict__ of_channels, float* __restrict__ tf32,
+                                  UnitMarkedChannel* __restrict__ tf32_channels) {
   __shared__ float largest_of[kUnitF32PackThreads / 32], sum_of[kUnitF32PackThreads / 32];
   const int co = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x), count = channels * taps;
   const float* const own = w + static_cast<std::int64_t>(co) * count;
@@ -29,19 +32,22 @@ __global__ void __launch_bounds__(kUnitF32PackThreads)
   largest = sum = 0;
 #pragma unroll
   for (int i = 0; i < kUnitF32PackThreads / 32; ++i) largest = fmaxf(largest, largest_of[i]), sum += sum_of[i];
-  const BlockScale scale(__float_as_uint(largest), kUnitTarget);
+  const BlockScale scale(__float_as_uint(largest), kUnitTarget), lifted = BlockScale::lifting(largest, kMarkedWeightTarget);
   ScaledWords words(scale.by);
   for (int i = thread; i < count; i += kUnitF32PackThreads) {
     const int ci = i / taps, tap = i % taps;
     reinterpret_cast<std::uint16_t*>(packed)[((tap * (channels / 8) + ci / 8) * channels + co) * 8 + ci % 8] =
-        static_cast<std::uint16_t>(words(own[i], 0.0F));
+        static_cast<std::uint16_t>(words(own[i] * scale.raise(), 0.0F));
+    tf32[((tap * (channels / 4) + ci / 4) * channels + co) * 4 + ci % 4] = ptx::to_finite_tf32(own[i] * lifted.by);
   }
   const int lossy = __syncthreads_count(words.has_small());
   if (thread != 0) return;
   // A small weight loses 2^-25 of numbers below 2^16, and 2^-12 of the sum may be lost.
   float of_weights = lossy != 0 ? 8.0F * static_cast<float>(count) : 0.0F;
-  if (!scale.fits) of_weights = INFINITY;
-  of_channels[co] = {scale.inverse, 0.0F, sum * scale.by * 0x1p-13F, of_weights};
+  const float inverse = scale.inverse * scale.lower();  // zero: not even a subnormal number
+  if (!scale.fits || inverse == 0) of_weights = INFINITY;
+  of_channels[co] = {inverse, 0.0F, sum * scale.raise() * scale.by * 0x1p-13F, of_weights};
+  tf32_channels[co] = {lifted.inverse, sum * lifted.by};
 }
 
 }  // namespace polyphase::cuda::tensor_core

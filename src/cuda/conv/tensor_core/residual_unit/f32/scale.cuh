@@ -5,7 +5,7 @@
 // the middle becomes one from 2^14 to 2^15. The source's scale is found in one half of the block and leaves room for numbers
 // eight times as large in the other half; where they are larger, the source is loaded again. A number below 2^-14 becomes a
 // subnormal f16, or zero, and loses up to 2^-25. Only where a block has such numbers its sums are looked at: a sum that is
-// large enough has lost no more than 2^-12 of itself. A block with another sum is marked, and exact.cuh computes it.
+// large enough has lost no more than 2^-12 of itself. A block with another sum is marked, and marked.cuh computes it.
 
 #include <cstdint>
 
@@ -25,10 +25,17 @@ struct __align__(16) UnitChannel {
 
 static_assert(sizeof(UnitChannel) == kUnitChannelBytes);
 
-/// The packed weights of both convolutions, and their biases, which may be null.
+/// What the sums of marked blocks need of an output channel: the inverse of the weights' scale, and the sum of the scaled
+/// weights' magnitudes.
+struct UnitMarkedChannel {
+  float inverse, sum;
+};
+
+/// The packed weights of both convolutions, as scaled f16 and as scaled tf32, and their biases, which may be null.
 struct UnitF32Weights {
-  const unsigned char* weights[2];
+  const unsigned char *weights[2], *of_marked[2];
   const UnitChannel* channels[2];
+  const UnitMarkedChannel* marked_channels[2];
   const float* bias[2];
 };
 
@@ -39,26 +46,56 @@ __device__ __forceinline__ float least_sum(const UnitChannel& channel, float sma
 }
 
 inline constexpr int kUnitTarget = 14, kUnitSourceTarget = 12, kMostUnitExponent = 100;
+inline constexpr int kMarkedWeightTarget = 40, kMarkedTarget = 100;
 
-/// A power of two, and its inverse.
+/// A power of two, and its inverse. Numbers whose largest is below 2^-100 are multiplied by 2^64 before.
 struct BlockScale {
+  static constexpr float kRaise = 0x1p64F;
   float by = 1, inverse = 1;
+  bool is_raised = false;
   bool fits = true;  ///< else no scale keeps all factors and sums in range
 
+  BlockScale() = default;
   /// The largest magnitude, of these bits, becomes one from 2^target on.
   __device__ __forceinline__ BlockScale(std::uint32_t largest, int target) {
-    const int exponent = static_cast<int>(largest >> 23) - 127;
     if (largest == 0) return;
-    fits = exponent >= -kMostUnitExponent && exponent <= kMostUnitExponent;
+    is_raised = largest < static_cast<std::uint32_t>(127 - kMostUnitExponent) << 23;
+    if (is_raised) largest = __float_as_uint(__uint_as_float(largest) * kRaise);
+    const int exponent = static_cast<int>(largest >> 23) - 127;
+    fits = exponent <= kMostUnitExponent;
     const int shift = fits ? target - exponent : 0;
     by = power_of_two(shift), inverse = power_of_two(-shift);
   }
+  /// For a marked block: lifts numbers of this largest magnitude to 2^target at most, away from the subnormal ones, of which
+  /// tf32 keeps few bits. Leaves larger numbers as they are.
+  static __device__ __forceinline__ BlockScale lifting(float largest, int target) {
+    const int exponent = static_cast<int>(__float_as_uint(largest) >> 23) - 127;
+    const int shift = min(max(target - exponent, 0), 126);
+    BlockScale scale;
+    scale.by = power_of_two(shift), scale.inverse = power_of_two(-shift);
+    return scale;
+  }
+  [[nodiscard]] __device__ __forceinline__ float raise() const { return is_raised ? kRaise : 1.0F; }
+  /// What scaled sums are multiplied by besides `inverse`.
+  [[nodiscard]] __device__ __forceinline__ float lower() const { return is_raised ? 1 / kRaise : 1.0F; }
   /// Whether numbers up to this magnitude are neither too large nor all small: half a source may be zeros.
   [[nodiscard]] __device__ __forceinline__ bool suits(std::uint32_t largest) const {
-    const float scaled = __uint_as_float(largest) * by;
+    const float scaled = __uint_as_float(largest) * raise() * by;
     return largest == 0 || (scaled >= 256.0F && scaled <= kLargestHalf);
   }
 };
+
+/// The bits of the largest magnitudes of a block, in the shared memory that the biases of 16 bits have.
+struct UnitLargest {
+  std::uint32_t half[2], middle;  ///< of the source's halves
+  int small[3];                   ///< how many numbers have lost bits: of the source, loaded again, of the middle
+};
+
+/// A warp's largest magnitude joins those of the others.
+__device__ __forceinline__ void join_largest(std::uint32_t* all, float largest, int lane) {
+  const std::uint32_t of_warp = __reduce_max_sync(0xffffffffU, __float_as_uint(largest));
+  if (lane == 0) atomicMax(all, of_warp);
+}
 
 /// Scales and rounds numbers, and finds the smallest that is not zero.
 struct ScaledWords {

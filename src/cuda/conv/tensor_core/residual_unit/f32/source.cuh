@@ -5,6 +5,7 @@
 
 #include "cuda/conv/tensor_core/residual_unit/f32/scale.cuh"
 #include "cuda/conv/tensor_core/residual_unit/kernel.cuh"
+#include "cuda/ptx/tf32.cuh"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -46,9 +47,15 @@ struct UnitF32Source {
     return largest;
   }
   /// Stores the scaled numbers. Returns how many have lost bits.
-  [[nodiscard]] __device__ __forceinline__ int store(const UnitTiling& tiling, unsigned char* operand, float scale,
-                                                     int lane) const {
-    ScaledWords words(scale);
+  [[nodiscard]] __device__ __forceinline__ int store(const UnitTiling& tiling, unsigned char* operand, const BlockScale& scale,
+                                                     int lane) {
+    if (scale.is_raised) {
+#pragma unroll
+      for (auto& piece : values)
+#pragma unroll
+        for (float& value : piece) value *= BlockScale::kRaise;
+    }
+    ScaledWords words(scale.by);
 #pragma unroll
     for (int i = 0; i < kPieces; ++i) {
       const int piece = first + i * Shape::kWarps, position = piece / Shape::kVectors * 32 + lane;
@@ -68,6 +75,21 @@ struct UnitF32Source {
         for (int c = 0; c < 8; ++c) small += words.is_small(values[i][c]) ? 1 : 0;
     }
     return small;
+  }
+  /// Stores the scaled numbers as tf32: an operand of vectors of 4 channels.
+  __device__ __forceinline__ void store_tf32(const UnitTiling& tiling, unsigned char* operand, float scale, int lane) const {
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      const int piece = first + i * Shape::kWarps, position = piece / Shape::kVectors * 32 + lane;
+      if (position >= tiling.pitch) continue;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float* const own = values[i] + 4 * half;
+        *reinterpret_cast<float4*>(operand + ((piece % Shape::kVectors * 2 + half) * tiling.pitch + position) * 16) =
+            make_float4(ptx::to_finite_tf32(own[0] * scale), ptx::to_finite_tf32(own[1] * scale),
+                        ptx::to_finite_tf32(own[2] * scale), ptx::to_finite_tf32(own[3] * scale));
+      }
+    }
   }
 };
 

@@ -11,6 +11,7 @@
 #include "cuda/conv/tensor_core/residual_unit/sums.cuh"
 #include "cuda/ptx/load.cuh"
 #include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/tf32.cuh"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -50,10 +51,11 @@ struct UnitF32SumsOfChannels : UnitSumsOfChannels<__half, Shape> {
       is_coarse |= !(fabsf(sums[i]) >= least[i / 2 % 2]) && range.has(first + i / 4 * 8 + 2 * (lane % 4) + i % 2);
     return is_coarse;
   }
-  __device__ __forceinline__ void finish(const UnitChannel* channels, float inverse) {
-    const UnitChannel of[2] = {channels[channel + lane / 4], channels[channel + 8 + lane / 4]};
+  __device__ __forceinline__ void finish(const UnitChannel* channels, const BlockScale& scale) {
+    UnitChannel of[2] = {channels[channel + lane / 4], channels[channel + 8 + lane / 4]};
+    for (UnitChannel& one : of) one.inverse *= scale.lower();
 #pragma unroll
-    for (int i = 0; i < 64; ++i) sums[i] = fmaf(sums[i] * inverse, of[i / 2 % 2].inverse, of[i / 2 % 2].bias);
+    for (int i = 0; i < 64; ++i) sums[i] = fmaf(sums[i] * scale.inverse, of[i / 2 % 2].inverse, of[i / 2 % 2].bias);
   }
   /// Activates the sums, those outside the range become zeros. Returns the largest magnitude.
   template <class Activation>
@@ -83,8 +85,12 @@ struct UnitF32SumsOfChannels : UnitSumsOfChannels<__half, Shape> {
     return largest;
   }
   /// Stores the scaled sums as the operand. Returns how many have lost bits.
-  [[nodiscard]] __device__ __forceinline__ int store_operand(float scale) const {
-    ScaledWords scaled(scale);
+  [[nodiscard]] __device__ __forceinline__ int store_operand(const BlockScale& scale) {
+    if (scale.is_raised) {
+#pragma unroll
+      for (float& sum : sums) sum *= BlockScale::kRaise;
+    }
+    ScaledWords scaled(scale.by);
 #pragma unroll
     for (int step = 0; step < Base::kSteps; ++step) {
       std::uint32_t words[4];
@@ -101,6 +107,14 @@ struct UnitF32SumsOfChannels : UnitSumsOfChannels<__half, Shape> {
       for (const float sum : sums) small += scaled.is_small(sum) ? 1 : 0;
     }
     return small;
+  }
+  /// Stores the scaled sums as tf32: an operand of vectors of 4 channels.
+  __device__ __forceinline__ void store_tf32(unsigned char* operand, float scale) const {
+    const int own = channel + lane / 4, position = first + 2 * (lane % 4);
+    auto* const to = reinterpret_cast<float*>(operand) + (own / 4 * tiling.pitch + position) * 4 + own % 4;
+#pragma unroll
+    for (int i = 0; i < 64; ++i)
+      to[i / 2 % 2 * 8 * tiling.pitch + i / 4 * 32 + i % 2 * 4] = ptx::to_finite_tf32(sums[i] * scale);
   }
   /// out = sums + x for `count` outputs from `begin` on of a sample's rows. `staged`: the operand's memory, which no warp
   /// reads.
@@ -165,7 +179,8 @@ struct UnitF32SumsOfPositions : UnitSumsOfPositions<__half, Shape> {
     }
     return is_coarse;
   }
-  __device__ __forceinline__ void finish(const UnitChannel* channels, float inverse) {
+  __device__ __forceinline__ void finish(const UnitChannel* channels, const BlockScale& scale) {
+    const float lower = scale.lower();
 #pragma unroll
     for (int v = 0; v < Shape::kVectors; ++v)
 #pragma unroll
@@ -176,7 +191,7 @@ struct UnitF32SumsOfPositions : UnitSumsOfPositions<__half, Shape> {
 #pragma unroll
           for (int h = 0; h < 2; ++h) {
             float& sum = sums[block][4 * v + 2 * h + c];
-            sum = fmaf(sum * inverse, of.inverse, of.bias);
+            sum = fmaf(sum * scale.inverse, of.inverse * lower, of.bias);
           }
       }
   }
@@ -205,8 +220,14 @@ struct UnitF32SumsOfPositions : UnitSumsOfPositions<__half, Shape> {
     }
     return largest;
   }
-  [[nodiscard]] __device__ __forceinline__ int store_operand(float scale) const {
-    ScaledWords scaled(scale);
+  [[nodiscard]] __device__ __forceinline__ int store_operand(const BlockScale& scale) {
+    if (scale.is_raised) {
+#pragma unroll
+      for (auto& block : sums)
+#pragma unroll
+        for (float& sum : block) sum *= BlockScale::kRaise;
+    }
+    ScaledWords scaled(scale.by);
 #pragma unroll
     for (int block = 0; block < kBlocks; ++block)
 #pragma unroll
@@ -227,6 +248,15 @@ struct UnitF32SumsOfPositions : UnitSumsOfPositions<__half, Shape> {
         for (const float sum : block) small += scaled.is_small(sum) ? 1 : 0;
     }
     return small;
+  }
+  __device__ __forceinline__ void store_tf32(unsigned char* operand, float scale) const {
+    auto* const to = reinterpret_cast<float*>(operand) + (lane % 4 / 2 * tiling.pitch + position) * 4 + lane % 2 * 2;
+#pragma unroll
+    for (int block = 0; block < kBlocks; ++block)
+#pragma unroll
+      for (int i = 0; i < Shape::kChannels / 2; i += 2)
+        *reinterpret_cast<float2*>(to + (i / 4 * 2 * tiling.pitch + block * 64 + i / 2 % 2 * 8) * 4) =
+            make_float2(ptx::to_finite_tf32(sums[block][i] * scale), ptx::to_finite_tf32(sums[block][i + 1] * scale));
   }
   __device__ __forceinline__ void store(unsigned char* staged, const float* __restrict__ x, float* __restrict__ out, int begin,
                                         int count) const {

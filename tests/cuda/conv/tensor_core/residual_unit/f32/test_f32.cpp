@@ -177,12 +177,17 @@ TEST_CASE("residual unit of f32: numbers of very different magnitudes are as acc
       {"all at 1e-30", scaled([](I, I, I) { return 1e-30; })},
       {"all at 1e30", scaled([](I, I, I) { return 1e30; })},
       {"subnormal", scaled([](I, I, I) { return 1e-39; })},
+      {"below the least scale", scaled([](I, I, I) { return 1e-33; })},
+      {"the first half of each row subnormal", scaled([](I, I, I l) { return l < 500 ? 1e-40 : 1.0; })},
+      {"the second half of each row subnormal", scaled([](I, I, I l) { return l < 500 ? 1.0 : 1e-40; })},
       {"the first weights by output", weights_by(0, true, 20)},
       {"the first weights by input", weights_by(0, false, 20)},
       {"the second weights by output", weights_by(1, true, 20)},
       {"the second weights by input", weights_by(1, false, 20)},
       {"small first weights", [](UnitOperands& o) { o.weights[0] = o.weights[0] * 1e-33; }},
       {"large second weights", [](UnitOperands& o) { o.weights[1] = o.weights[1] * 1e33; }},
+      {"subnormal first weights", [](UnitOperands& o) { o.weights[0] = o.weights[0] * 1e-39; }},
+      {"hardly any first weights", [](UnitOperands& o) { o.weights[0] = o.weights[0] * 1e-43; }},
   };
   for (const Kind& kind : thinned(kinds))
     for (const I C : {32, 64, 96, 128, 192}) {

@@ -1,0 +1,135 @@
+#pragma once
+// The blocks of a residual unit of f32 that one scale does not suit: the kernel of kernel.cuh with operands of tf32, which have
+// the exponents of f32 and take twice the time and the shared memory.
+//
+// A block's source and middle are multiplied by a power of two, so that few of their numbers are subnormal, but not so large
+// that sums overflow: with their largest magnitude, and the weights' magnitudes added up, below 2^102.
+
+#include <cstdint>
+
+#include "cuda/conv/tensor_core/residual_unit/f32/source.cuh"
+#include "cuda/conv/tensor_core/residual_unit/f32/sums.cuh"
+
+namespace polyphase::cuda::tensor_core {
+
+struct UnitTf32 {
+  static constexpr ptx::Tensor kType = ptx::Tensor::tf32;
+};
+
+/// How many of this thread block's blocks are marked. For all threads.
+__device__ __forceinline__ int count_marked(const unsigned char* __restrict__ marks, unsigned blocks) {
+  int count = 0;
+  for (unsigned begin = blockIdx.x; begin < blocks; begin += gridDim.x * blockDim.x) {
+    const unsigned own = begin + threadIdx.x * gridDim.x;
+    count += __syncthreads_count(own < blocks && marks[own] != 0);
+  }
+  return count;
+}
+
+/// Writes what the sums of a convolution's channels need to shared memory. Returns kMarkedTarget without the exponent of the
+/// largest sum of weights, which is what a source may be lifted to.
+template <int kChannels>
+__device__ __forceinline__ int load_marked_channels(const UnitF32Weights& packed, int conv, UnitChannel* channels, int thread) {
+  const UnitMarkedChannel* const all = packed.marked_channels[conv];
+  if (thread < kChannels)
+    channels[thread] = {all[thread].inverse, packed.bias[conv] != nullptr ? packed.bias[conv][thread] : 0.0F, 0.0F, 0.0F};
+  float largest = 1;
+#pragma unroll 8
+  for (int i = 0; i < kChannels; ++i) largest = fmaxf(largest, all[i].sum);
+  return kMarkedTarget + 127 - static_cast<int>(__float_as_uint(largest) >> 23);
+}
+
+/// Computes the blocks whose marks[block] is not zero. Weights and channels as f32_residual_unit_pack_kernel writes them;
+/// biases may be null.
+template <UnitKind kKind, class Shape>
+__global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
+    f32_residual_unit_marked_kernel(const __grid_constant__ UnitTiling tiling, const float* __restrict__ x,
+                                    const __grid_constant__ UnitF32Weights packed,
+                                    const __grid_constant__ UnitSnakes<float> snakes, float* __restrict__ out,
+                                    const unsigned char* __restrict__ marks) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  constexpr int kChannels = Shape::kChannels;
+  extern __shared__ __align__(16) unsigned char shared[];
+  const std::uint32_t base = (ptx::shared_address(shared) + 127) & ~127U;
+  unsigned char* const memory = shared + (base - ptx::shared_address(shared));
+  const UnitLayout<Shape> layout(base, tiling);
+  const int thread = static_cast<int>(threadIdx.x), warp = __shfl_sync(0xffffffffU, thread / 32, 0), lane = thread % 32;
+  const auto blocks = static_cast<unsigned>(tiling.blocks);
+  wait_for_grid_before();
+  let_dependents_start();
+  const int marked = count_marked(marks, blocks);
+  if (marked == 0) return;
+  const UnitWeights<Shape> weights(tiling, packed.of_marked[0], packed.of_marked[1], marked);
+  if (lane == 0) weights.begin(layout, warp);
+  auto* const largest_of = reinterpret_cast<UnitLargest*>(memory + layout.kBiases);
+  if (thread < 2) largest_of[thread] = {};
+  auto* const pairs = reinterpret_cast<SnakePair*>(memory + layout.snakes);
+  if (kKind == UnitKind::snake && thread < kChannels) {
+    const int conv = thread * 2 / kChannels;
+    pairs[thread] = snake_pair(snakes.alpha[conv], snakes.beta[conv], thread * 2 % kChannels);
+  }
+  auto* const channels =
+      reinterpret_cast<UnitChannel*>(memory + layout.snakes + (kKind == UnitKind::snake ? Shape::kSnakeBytes : 0));
+  const int targets[2] = {load_marked_channels<kChannels>(packed, 0, channels, thread),
+                          load_marked_channels<kChannels>(packed, 1, channels + kChannels, thread)};
+  __syncthreads();
+  if (Shape::kHasProducer && warp == Shape::kWarps) {
+    for (int i = Shape::kStages; lane == 0 && i < weights.total; ++i) weights.copy(layout, i);
+    return;
+  }
+  using Activation = UnitMarkedActivation<kKind>;
+  const Activation before_first{{tiling.slope[0], pairs}, snakes.alpha[0], snakes.beta[0]},
+      before_second{{tiling.slope[1], pairs + kChannels / 2}, snakes.alpha[1], snakes.beta[1]};
+  const std::uint32_t operand = base + static_cast<std::uint32_t>(layout.kOperand);
+  const auto synchronize = [] { ptx::named_barrier(1, 32 * Shape::kWarps); };
+  UnitF32Sums<Shape> sums(tiling, {.operand = operand, .source = operand, .warp = warp, .lane = lane});
+  Ring ring;
+  int done = 0;  // stages of weights
+  int turn = 0;
+#pragma unroll 1
+  for (unsigned index = blockIdx.x; index < blocks; index += gridDim.x) {
+    if (marks[index] == 0) continue;
+    const UnitBlock block(tiling, index);
+    UnitLargest& largest = largest_of[turn];
+    bool is_unfit = false;  // no number is
+    BlockScale scale;
+#pragma unroll 1
+    for (int i = 0; i < 4; ++i) {  // both halves for their largest number, both to store them
+      UnitF32Source<Shape> source(warp, i % 2);
+      const float own = source.load(tiling, x, block, before_first, lane, is_unfit);
+      if (i < 2) join_largest(&largest.half[0], own, lane);
+      if (i == 1) {
+        synchronize();  // no warp stages outputs any more either
+        scale = BlockScale::lifting(__uint_as_float(largest.half[0]), targets[0]);
+      }
+      if (i >= 2) source.store_tf32(tiling, memory + layout.kOperand, scale.by, lane);
+    }
+    ptx::fence_async_shared();
+    synchronize();
+    turn ^= 1;
+    if (thread == 0) largest_of[turn] = {};
+
+    sums.clear();
+    multiply_unit<UnitTf32, Shape>(layout, operand, tiling.pitch, tiling.taps[0], tiling.step[0], warp, lane, weights, done,
+                                   ring, sums);
+    sums.finish(channels, scale);
+    const UnitRange middle{tiling.pad - block.begin, tiling.pad - block.begin + tiling.length};
+    join_largest(&largest.middle, sums.activate(before_second, middle, is_unfit), lane);
+    synchronize();  // no warp reads the source's operand any more
+    scale = BlockScale::lifting(__uint_as_float(largest.middle), targets[1]);
+    sums.store_tf32(memory + layout.kOperand, scale.by);
+    ptx::fence_async_shared();
+    synchronize();
+
+    sums.clear();
+    multiply_unit<UnitTf32, Shape>(layout, operand, tiling.pitch, tiling.taps[1], tiling.step[1], warp, lane, weights, done,
+                                   ring, sums);
+    sums.finish(channels + kChannels, scale);
+    synchronize();  // no warp reads the middle any more
+    const std::int64_t sample = static_cast<std::int64_t>(block.sample) * kChannels * tiling.length;
+    sums.store(memory + layout.kOperand, x + sample, out + sample, block.begin, min(tiling.tile, tiling.length - block.begin));
+  }
+#endif
+}
+
+}  // namespace polyphase::cuda::tensor_core
