@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     const UnitRange middle{tiling.pad - block.begin, tiling.pad - block.begin + tiling.length};
     if (const int small = largest.small[attempt]; small != 0 || is_lossy[0])
       is_unfit |= sums.is_coarse(channels, static_cast<float>(small), middle);
-    sums.finish(channels, scale);
+    sums.finish(channels, scale.inverse, scale.lower());
     join_largest(&largest.middle, sums.activate(before_second, middle, is_unfit), lane);
     synchronize();  // no warp reads the source's operand any more
     scale = BlockScale(largest.middle, kUnitTarget);
@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     const int count = min(tiling.tile, tiling.length - block.begin);
     if (const int small = largest.small[2]; small != 0 || is_lossy[1])
       is_unfit |= sums.is_coarse(channels + kChannels, static_cast<float>(small), {0, count});
-    sums.finish(channels + kChannels, scale);
+    sums.finish(channels + kChannels, scale.inverse, scale.lower());
     const bool is_marked = any_of(is_unfit);  // no warp reads the middle any more either
     if (thread == 0) marks[index] = is_marked ? 1 : 0;
     const std::int64_t sample = static_cast<std::int64_t>(block.sample) * kChannels * tiling.length;

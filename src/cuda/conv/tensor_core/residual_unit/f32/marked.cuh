@@ -2,8 +2,8 @@
 // The blocks of a residual unit of f32 that one scale does not suit: the kernel of kernel.cuh with operands of tf32, which have
 // the exponents of f32 and take twice the time and the shared memory.
 //
-// A block's source and middle are multiplied by a power of two, so that few of their numbers are subnormal, but not so large
-// that sums overflow: with their largest magnitude, and the weights' magnitudes added up, below 2^102.
+// A block's source and middle are multiplied by a power of two, so that few of their numbers are subnormal and no sum
+// overflows: the largest magnitude times the sum of a channel's weights' magnitudes is below 2^102.
 
 #include <cstdint>
 
@@ -27,7 +27,7 @@ __device__ __forceinline__ int count_marked(const unsigned char* __restrict__ ma
 }
 
 /// Writes what the sums of a convolution's channels need to shared memory. Returns kMarkedTarget without the exponent of the
-/// largest sum of weights, which is what a source may be lifted to.
+/// largest sum of weights, which is what the largest magnitude of a source may become.
 template <int kChannels>
 __device__ __forceinline__ int load_marked_channels(const UnitF32Weights& packed, int conv, UnitChannel* channels, int thread) {
   const UnitMarkedChannel* const all = packed.marked_channels[conv];
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     const UnitBlock block(tiling, index);
     UnitLargest& largest = largest_of[turn];
     bool is_unfit = false;  // no number is
-    BlockScale scale;
+    MarkedScale scale(0, 0);
 #pragma unroll 1
     for (int i = 0; i < 4; ++i) {  // both halves for their largest number, both to store them
       UnitF32Source<Shape> source(warp, i % 2);
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
       if (i < 2) join_largest(&largest.half[0], own, lane);
       if (i == 1) {
         synchronize();  // no warp stages outputs any more either
-        scale = BlockScale::lifting(__uint_as_float(largest.half[0]), targets[0]);
+        scale = MarkedScale(__uint_as_float(largest.half[0]), targets[0]);
       }
       if (i >= 2) source.store_tf32(tiling, memory + layout.kOperand, scale.by, lane);
     }
@@ -112,11 +112,11 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     sums.clear();
     multiply_unit<UnitTf32, Shape>(layout, operand, tiling.pitch, tiling.taps[0], tiling.step[0], warp, lane, weights, done,
                                    ring, sums);
-    sums.finish(channels, scale);
+    sums.finish(channels, scale.inverse, scale.lower);
     const UnitRange middle{tiling.pad - block.begin, tiling.pad - block.begin + tiling.length};
     join_largest(&largest.middle, sums.activate(before_second, middle, is_unfit), lane);
     synchronize();  // no warp reads the source's operand any more
-    scale = BlockScale::lifting(__uint_as_float(largest.middle), targets[1]);
+    scale = MarkedScale(__uint_as_float(largest.middle), targets[1]);
     sums.store_tf32(memory + layout.kOperand, scale.by);
     ptx::fence_async_shared();
     synchronize();
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     sums.clear();
     multiply_unit<UnitTf32, Shape>(layout, operand, tiling.pitch, tiling.taps[1], tiling.step[1], warp, lane, weights, done,
                                    ring, sums);
-    sums.finish(channels + kChannels, scale);
+    sums.finish(channels + kChannels, scale.inverse, scale.lower);
     synchronize();  // no warp reads the middle any more
     const std::int64_t sample = static_cast<std::int64_t>(block.sample) * kChannels * tiling.length;
     sums.store(memory + layout.kOperand, x + sample, out + sample, block.begin, min(tiling.tile, tiling.length - block.begin));

@@ -55,7 +55,6 @@ struct BlockScale {
   bool is_raised = false;
   bool fits = true;  ///< else no scale keeps all factors and sums in range
 
-  BlockScale() = default;
   /// The largest magnitude, of these bits, becomes one from 2^target on.
   __device__ __forceinline__ BlockScale(std::uint32_t largest, int target) {
     if (largest == 0) return;
@@ -66,15 +65,6 @@ struct BlockScale {
     const int shift = fits ? target - exponent : 0;
     by = power_of_two(shift), inverse = power_of_two(-shift);
   }
-  /// For a marked block: lifts numbers of this largest magnitude to 2^target at most, away from the subnormal ones, of which
-  /// tf32 keeps few bits. Leaves larger numbers as they are.
-  static __device__ __forceinline__ BlockScale lifting(float largest, int target) {
-    const int exponent = static_cast<int>(__float_as_uint(largest) >> 23) - 127;
-    const int shift = min(max(target - exponent, 0), 126);
-    BlockScale scale;
-    scale.by = power_of_two(shift), scale.inverse = power_of_two(-shift);
-    return scale;
-  }
   [[nodiscard]] __device__ __forceinline__ float raise() const { return is_raised ? kRaise : 1.0F; }
   /// What scaled sums are multiplied by besides `inverse`.
   [[nodiscard]] __device__ __forceinline__ float lower() const { return is_raised ? 1 / kRaise : 1.0F; }
@@ -82,6 +72,19 @@ struct BlockScale {
   [[nodiscard]] __device__ __forceinline__ bool suits(std::uint32_t largest) const {
     const float scaled = __uint_as_float(largest) * raise() * by;
     return largest == 0 || (scaled >= 256.0F && scaled <= kLargestHalf);
+  }
+};
+
+/// A power of two for numbers of tf32: their largest magnitude becomes one from 2^target on, if factors up to 2^126 do that.
+/// Few are subnormal then, of which tf32 keeps few bits.
+struct MarkedScale {
+  float by, inverse,
+      lower;  ///< inverse*lower is the inverse; one of them is 1, so that scaled sums neither over- nor underflow
+
+  __device__ __forceinline__ MarkedScale(float largest, int target) {
+    const int exponent = static_cast<int>(__float_as_uint(largest) >> 23) - 127;
+    const int shift = min(max(target - exponent, -126), 126);
+    by = power_of_two(shift), inverse = power_of_two(-max(shift, 0)), lower = power_of_two(-min(shift, 0));
   }
 };
 

@@ -51,11 +51,12 @@ struct UnitF32SumsOfChannels : UnitSumsOfChannels<__half, Shape> {
       is_coarse |= !(fabsf(sums[i]) >= least[i / 2 % 2]) && range.has(first + i / 4 * 8 + 2 * (lane % 4) + i % 2);
     return is_coarse;
   }
-  __device__ __forceinline__ void finish(const UnitChannel* channels, const BlockScale& scale) {
+  /// sums = sums*inverse*lower, with the scale and the bias of their channels.
+  __device__ __forceinline__ void finish(const UnitChannel* channels, float inverse, float lower) {
     UnitChannel of[2] = {channels[channel + lane / 4], channels[channel + 8 + lane / 4]};
-    for (UnitChannel& one : of) one.inverse *= scale.lower();
+    for (UnitChannel& one : of) one.inverse *= lower;
 #pragma unroll
-    for (int i = 0; i < 64; ++i) sums[i] = fmaf(sums[i] * scale.inverse, of[i / 2 % 2].inverse, of[i / 2 % 2].bias);
+    for (int i = 0; i < 64; ++i) sums[i] = fmaf(sums[i] * inverse, of[i / 2 % 2].inverse, of[i / 2 % 2].bias);
   }
   /// Activates the sums, those outside the range become zeros. Returns the largest magnitude.
   template <class Activation>
@@ -179,8 +180,7 @@ struct UnitF32SumsOfPositions : UnitSumsOfPositions<__half, Shape> {
     }
     return is_coarse;
   }
-  __device__ __forceinline__ void finish(const UnitChannel* channels, const BlockScale& scale) {
-    const float lower = scale.lower();
+  __device__ __forceinline__ void finish(const UnitChannel* channels, float inverse, float lower) {
 #pragma unroll
     for (int v = 0; v < Shape::kVectors; ++v)
 #pragma unroll
@@ -191,7 +191,7 @@ struct UnitF32SumsOfPositions : UnitSumsOfPositions<__half, Shape> {
 #pragma unroll
           for (int h = 0; h < 2; ++h) {
             float& sum = sums[block][4 * v + 2 * h + c];
-            sum = fmaf(sum * scale.inverse, of.inverse * lower, of.bias);
+            sum = fmaf(sum * inverse, of.inverse * lower, of.bias);
           }
       }
   }
