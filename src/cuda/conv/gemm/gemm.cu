@@ -14,6 +14,7 @@
 #include <memory>
 #include <numeric>
 #include <ostream>
+#include <utility>
 
 #include "conv/workspace.hpp"
 #include "cuda/conv/element.cuh"
@@ -103,6 +104,23 @@ void for_each_piece(const ConvProblem& problem, ConvDirection direction, std::si
       }
 }
 
+/// The number whose product with `value` is 1 modulo `modulus`, by the extended Euclidean algorithm. They have no common
+/// divisor.
+std::int64_t inverse_of(std::int64_t value, std::int64_t modulus) {
+  std::int64_t a = modulus, b = value % modulus, of_a = 0, of_b = 1;
+  while (b != 0) {
+    const std::int64_t whole = a / b;
+    a = std::exchange(b, a - whole * b);
+    of_a = std::exchange(of_b, of_a - whole * of_b);
+  }
+  return of_a < 0 ? of_a + modulus : of_a;
+}
+
+TapSteps tap_steps(const ConvProblem& problem) {
+  const std::int64_t common = std::gcd(problem.S, problem.D), period = problem.S / common, back = problem.D / common;
+  return {common, period, back, inverse_of(back, period)};
+}
+
 unsigned grid_for(std::int64_t blocks) { return static_cast<unsigned>(std::clamp<std::int64_t>(blocks, 1, 1 << 20)); }
 constexpr int kThreads = 256;
 
@@ -177,8 +195,7 @@ void forward_as(const Arrays<T>& arrays, const T* bias, const Epilogue& epilogue
   const ConvProblem& problem = arrays.problem;
   const Sizes& sizes = arrays.sizes;
   const Buffer buffer(bytes, device);
-  const std::int64_t common = std::gcd(problem.S, problem.D);
-  const TapSteps steps{problem.S / common, problem.D / common};
+  const TapSteps steps = tap_steps(problem);
   for_each_piece(problem, ConvDirection::forward, bytes, [&](const Piece& piece) {
     if (piece.i_count > 0) {
       for_each_batch(piece, [&](std::int64_t n, std::int64_t g, std::int64_t samples, std::int64_t groups) {
