@@ -70,14 +70,36 @@ __device__ __forceinline__ bool has_quiet_window(std::uint32_t word, std::uint32
   const std::uint32_t own = SampleWord::quietest(word);
   return own != 0 && own + kQuiet < most;
 }
+/// What the sample tells of a source, by whole warps. It is loaded once, as each load waits for L2. Operands without a scale
+/// have no sample.
+template <bool kScaled>
+class SampleLook {
+ public:
+  __device__ __forceinline__ explicit SampleLook(const OperandHeader* header)
+      : own_(kScaled ? SampleWord::of_lane(header->sample) : 0) {}
+  [[nodiscard]] __device__ __forceinline__ bool is_mixed() const {
+    if constexpr (!kScaled) return false;
+    const std::uint32_t most = largest();
+    const int quiet = __popc(__ballot_sync(0xffffffffU, has_quiet_window(own_, most)));
+    const int small = __popc(__ballot_sync(0xffffffffU, (own_ & SampleWord::kHasSmall) != 0));
+    return (own_ & SampleWord::kMayBeMixed) != 0 &&
+           ((own_ & SampleWord::kHasSmallWeights) != 0 || tensor_core::is_mixed(most, quiet, small));
+  }
+  /// The exponent of the source's scale, which makes the largest of the sample 2^target.
+  [[nodiscard]] __device__ __forceinline__ int exponent(int target = kSourceTarget) const {
+    return kScaled ? scale_exponent(largest(), target) : 0;
+  }
+
+ private:
+  static_assert(kSampleBlocksOfSource == 32);
+  [[nodiscard]] __device__ __forceinline__ std::uint32_t largest() const {
+    return __reduce_max_sync(0xffffffffU, own_ & SampleWord::kExponent);
+  }
+  std::uint32_t own_;
+};
+
 /// is_mixed() by whole warps.
-__device__ __forceinline__ bool is_mixed(const OperandHeader* header) {
-  const std::uint32_t own = SampleWord::of_lane(header->sample);
-  const std::uint32_t most = __reduce_max_sync(0xffffffffU, own & SampleWord::kExponent);
-  const int quiet = __popc(__ballot_sync(0xffffffffU, has_quiet_window(own, most)));
-  const int small = __popc(__ballot_sync(0xffffffffU, (own & SampleWord::kHasSmall) != 0));
-  return (own & SampleWord::kMayBeMixed) != 0 && ((own & SampleWord::kHasSmallWeights) != 0 || is_mixed(most, quiet, small));
-}
+__device__ __forceinline__ bool is_mixed(const OperandHeader* header) { return SampleLook<true>(header).is_mixed(); }
 /// is_mixed() by a thread.
 __device__ __forceinline__ bool is_mixed_of_thread(const OperandHeader* header) {
   std::uint32_t words[kSampleBlocksOfSource];
@@ -96,18 +118,19 @@ __device__ __forceinline__ bool is_mixed_of_thread(const OperandHeader* header) 
          ((words[0] & SampleWord::kHasSmallWeights) != 0 || is_mixed(most, quiet, small));
 }
 
-/// The exponent of a source's scale, which makes the largest of the sample 2^target. Called by whole warps.
+/// SampleLook::exponent(). Called by whole warps.
 __device__ __forceinline__ int source_exponent(const OperandHeader* header, int target = kSourceTarget) {
-  static_assert(kSampleBlocksOfSource == 32);
-  const std::uint32_t own = SampleWord::of_lane(header->sample) & SampleWord::kExponent;
-  return scale_exponent(__reduce_max_sync(0xffffffffU, own), target);
+  return SampleLook<true>(header).exponent(target);
 }
 
 /// log2 of the factor for a sum. Called by whole warps.
+template <bool kScaled>
+__device__ __forceinline__ int sum_exponent(const SampleLook<kScaled>& source, const OperandHeader* weights) {
+  return kScaled ? -source.exponent() - scale_exponent(weights->largest, kWeightTarget) : 0;
+}
 template <class Operand>
 __device__ __forceinline__ int sum_exponent(const OperandHeader* source, const OperandHeader* weights) {
-  if constexpr (!Operand::kScaled) return 0;
-  return -source_exponent(source) - scale_exponent(weights->largest, kWeightTarget);
+  return sum_exponent(SampleLook<Operand::kScaled>(source), weights);
 }
 
 /// How many numbers are too small to be split to 2^-22 of themselves. kNever is set if one has no operand at all: beyond the
@@ -379,8 +402,9 @@ __global__ void __launch_bounds__(kSourceThreads)
   const std::uint32_t g = to.by_row_blocks.divide(above), row_block = above - g * to.by_row_blocks.divisor;
   const int rows = static_cast<int>(
       min(gemm.rows - static_cast<std::int64_t>(row_block) * kPreconvertedRows, std::int64_t{kPreconvertedRows}));
-  wait_for_grid_before();                            // ptxas moves it before the __restrict__ reads wherever it stands
-  if (Operand::kScaled && is_mixed(header)) return;  // nobody reads the operand
+  wait_for_grid_before();  // ptxas moves it before the __restrict__ reads wherever it stands
+  const SampleLook<Operand::kScaled> look(header);
+  if (look.is_mixed()) return;  // nobody reads the operand
   T values[kSourceItems][kPreconvertedRows];
   bool exists[kSourceItems];
 #pragma unroll
@@ -399,8 +423,7 @@ __global__ void __launch_bounds__(kSourceThreads)
 #pragma unroll
       for (int c = 0; c < kPreconvertedRows; ++c) values[i][c] = gemm.activated(values[i][c]);
   }
-  if (Operand::kScaled && is_mixed(header)) return;
-  const int exponent = Operand::kScaled ? source_exponent(header) : 0;
+  const int exponent = look.exponent();
   const float scale = power_of_two(exponent);
   const SplitRange range(exponent);
 #pragma unroll

@@ -90,7 +90,8 @@ __global__ void __launch_bounds__(kPreconvertedThreads, 1)
   if (threadIdx.x == 0) layout.begin_barriers(tiling);
   __syncthreads();
   wait_for_grid_before();
-  if (Operand::kScaled && is_mixed(source_header)) return;
+  const SampleLook<Operand::kScaled> look(source_header);
+  if (look.is_mixed()) return;
   if (threadIdx.x >= kPreconvertedConsumers) {
     ptx::registers_down<40>();
     if (threadIdx.x == kPreconvertedConsumers) preconverted_produce<kAlongPositions>(tiling, layout, source, packed);
@@ -103,7 +104,7 @@ __global__ void __launch_bounds__(kPreconvertedThreads, 1)
   const PreconvertedStore<typename Operand::Source, kN, kPreconvertedStagedBytes> store{
       gemm,
       tiling,
-      ScaledFinish(sum_exponent<Operand>(source_header, weight_header), epilogue),
+      ScaledFinish(sum_exponent(look, weight_header), epilogue),
       bias,
       out,
       memory + (layout.staging - base) + group * kStaging,
@@ -155,13 +156,13 @@ __global__ void __launch_bounds__(kPreconvertedConsumers)
                                const __grid_constant__ FlaggedSource<typename Operand::Source> exact) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   wait_for_grid_before();
-  if (Operand::kScaled && is_mixed(source_header)) return;
+  const SampleLook<Operand::kScaled> look(source_header);
+  if (look.is_mixed()) return;
   __shared__ __align__(
       16) unsigned char staging[kPreconvertedGroups][4 * preconverted_staging_of_warp(kPreconvertedStagedBytes / 2)];
   const int group = static_cast<int>(threadIdx.x) / 128, thread = static_cast<int>(threadIdx.x) % 128;
   const PreconvertedStore<typename Operand::Source, kN, kPreconvertedStagedBytes / 2, false> store{
-      gemm,   tiling,   ScaledFinish(sum_exponent<Operand>(source_header, weight_header), epilogue), bias, out, staging[group],
-      thread, 1 + group};
+      gemm, tiling, ScaledFinish(sum_exponent(look, weight_header), epilogue), bias, out, staging[group], thread, 1 + group};
   const std::int64_t tile = blockIdx.x;
   const SuspectFinder<typename Operand::Source> finder{gemm, tiling, exact, weight_header->suspect_count};
   const PreconvertedPlace place = preconverted_place<kN, kAlongPositions>(preconverted_tile(tile, tiling), tiling, group);

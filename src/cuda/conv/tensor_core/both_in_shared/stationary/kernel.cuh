@@ -178,7 +178,8 @@ __device__ __forceinline__ void consume_stationary(const TapGemm& gemm, const St
   static_assert(Operand::kParts * kN == kStationaryN || Operand::kParts * kN == 2 * kStationaryN);
   staging += warp * 8 * kPitch;
   if constexpr (Operand::kScaled) wait_for_grid_before();
-  const int exponent = Operand::kScaled ? -source_exponent(header) - scale_exponent(weight_header->largest, kWeightTarget) : 0;
+  const SampleLook<Operand::kScaled> look(header);
+  const int exponent = Operand::kScaled ? -look.exponent() - scale_exponent(weight_header->largest, kWeightTarget) : 0;
   const SuspectCount of_weights =
       Operand::kScaled ? weight_suspect_count(static_cast<Split>(weight_header->split), gemm.rows * gemm.planes * gemm.taps)
                        : 0;
@@ -189,7 +190,7 @@ __device__ __forceinline__ void consume_stationary(const TapGemm& gemm, const St
   // A derivative is loaded; a residual in addition is read afterwards. Operands of one part have no registers for that.
   const bool has_both = kAux && Operand::kParts == 2 && epilogue.has_both();
   ptx::mbarrier_wait(layout.weights_full, 0);
-  if (Operand::kScaled && is_mixed(header)) return;
+  if (look.is_mixed()) return;
   Ring ring;
   // Without ordering, pairs that share the tensor cores end up in step and store at the same time. So each pair waits to begin
   // a tile until the other has reached turn_step of its own.

@@ -313,11 +313,10 @@ __device__ __forceinline__ void produce_stationary(const TapGemm& gemm, const St
   };
   // With enough stages, one stays free, so that no warp waits for the slowest of the others.
   for (int i = tiling.raw_stages > 3 ? 2 : 1; i < tiling.raw_stages; ++i) fetch();
-  if constexpr (Operand::kScaled) {
-    wait_for_grid_before();
-    if (is_mixed(header)) return wait_for_copies(ahead_ring.stage, [&](int stage) { return layout.raw_full(stage); });
-  }
-  const int exponent = Operand::kScaled ? source_exponent(header) : 0;
+  if constexpr (Operand::kScaled) wait_for_grid_before();
+  const SampleLook<Operand::kScaled> look(header);
+  if (look.is_mixed()) return wait_for_copies(ahead_ring.stage, [&](int stage) { return layout.raw_full(stage); });
+  const int exponent = look.exponent();
   Converter<Operand, kPaired> converter{tiling, power_of_two(exponent), 2 * SplitRange(exponent).least - 1, lane / 4 % 2,
                                         gemm.source_slope};
   bool fresh = true;

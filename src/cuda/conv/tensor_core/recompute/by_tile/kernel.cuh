@@ -192,8 +192,9 @@ __global__ void __launch_bounds__(kPreconvertedThreads, 1)
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   __shared__ __align__(16) ByTileShared shared;
   wait_for_grid_before();
+  const std::uint32_t any = ptx::load_relaxed(&exact.wide.words->any);  // on its way together with the sample
   const bool all = is_mixed(source);
-  if (!all && exact.wide.words->any == 0) return;
+  if (!all && any == 0) return;
   const bool has_units = all || exact.wide.words->marked != 0;
   extern __shared__ __align__(16) unsigned char raw[];
   const std::uint32_t base = (ptx::shared_address(raw) + 127) & ~127U;

@@ -171,14 +171,15 @@ __device__ __forceinline__ void consume_phased2(const TapGemm& gemm, const Phase
                                                 int lane) {
   using T = typename Operand::Source;
   constexpr std::uint32_t kDepth = kPhased2Classes * kPhased2Taps * 2 * kChannels;  // in 16 bytes
-  const int exponent = Operand::kScaled ? source_exponent(source_header) : 0, slot = warp * 8 + lane / 4;
+  const SampleLook<Operand::kScaled> look(source_header);
+  const int exponent = look.exponent(), slot = warp * 8 + lane / 4;
   const int of_weights = Operand::kScaled ? scale_exponent(weight_header->largest, kWeightTarget) : 0;
   const Phased2Store<T> store{gemm, tiling, ScaledFinish(-exponent - of_weights, epilogue), biases, out, slot, lane};
   Phased2Reader<Operand> reader(tiling, exponent, slot, lane);
   const std::uint32_t weight_suspect_count = weight_header->suspect_count;
   const std::uint64_t weights = ptx::operand_descriptor(layout.weights, kChannels * 16);
   ptx::mbarrier_wait(layout.weights_full(), 0);
-  if (Operand::kScaled && is_mixed(source_header)) return;
+  if (look.is_mixed()) return;
   Ring at;
 #pragma unroll 1
   for (Phased2Walk walk(tiling, group); walk.more(tiling); walk.advance()) {

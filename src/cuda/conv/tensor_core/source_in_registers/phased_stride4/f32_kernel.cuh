@@ -201,11 +201,12 @@ __global__ void __launch_bounds__(kPhased4F32Threads, 1)
     // The copies need no scale: their data was ready before the sampling's launch let this kernel begin.
     if (warp > 0) {
       wait_for_grid_before();
-      if (is_mixed(exact.header)) {
+      const SampleLook<true> look(exact.header);
+      if (look.is_mixed()) {
         for (int stage = 0; stage < tiling.stages; ++stage) ptx::mbarrier_arrive(layout.full(stage));
         return;
       }
-      f32_unit_sources<kPattern>(tiling, layout, raw + (base - ptx::shared_address(raw)), source_exponent(exact.header),
+      f32_unit_sources<kPattern>(tiling, layout, raw + (base - ptx::shared_address(raw)), look.exponent(),
                                  (warp - 1) * 32 + lane);
     } else if (lane == 0) {
       copy_f32_units<kPattern>(gemm, tiling, layout, &map, reinterpret_cast<const unsigned char*>(weight_header + 1),

@@ -223,8 +223,9 @@ __device__ __forceinline__ void consume_bulk(const TapGemm& gemm, const BulkTili
   float blanks[2] = {offsets[0], offsets[1]};
   if (is_active) activate_all<T>(activation, blanks);
   if constexpr (Operand::kScaled) wait_for_grid_before();
-  if (Operand::kScaled && is_mixed(header)) return;
-  const int exponent = Operand::kScaled ? -source_exponent(header) - scale_exponent(weight_header->largest, kWeightTarget) : 0;
+  const SampleLook<Operand::kScaled> look(header);
+  if (look.is_mixed()) return;
+  const int exponent = Operand::kScaled ? -look.exponent() - scale_exponent(weight_header->largest, kWeightTarget) : 0;
   // Exponents outside the range of float are applied in two steps.
   const float first_factor = power_of_two(exponent < -126 || exponent > 127 ? exponent / 2 : 0);
   const float factor = power_of_two(exponent < -126 || exponent > 127 ? exponent - exponent / 2 : exponent);

@@ -195,8 +195,9 @@ __device__ __forceinline__ void convert_bulk(const TapGemm& gemm, const BulkTili
                                              const typename Operand::Source* __restrict__ source, const OperandHeader* header,
                                              std::uint32_t* suspect_count, const BulkTiles& tiles, int thread) {
   using Converter = BulkConverter<Operand>;
-  if (Operand::kScaled && is_mixed(header)) return;
-  const int exponent = Operand::kScaled ? source_exponent(header) : 0;
+  const SampleLook<Operand::kScaled> look(header);
+  if (look.is_mixed()) return;
+  const int exponent = look.exponent();
   Converter converter{tiling, power_of_two(exponent), 2 * SplitRange(exponent).least - 1};
   const int span = span_of(tiling.tile), chunk_bytes = 2 * tiling.tile.window * 16;
   Ring raw_ring, ring;

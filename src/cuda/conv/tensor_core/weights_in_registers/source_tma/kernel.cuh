@@ -179,8 +179,9 @@ __device__ __forceinline__ void consume_tma(const TapGemm& gemm, const TmaTiling
   const SuspectCount of_weights = weight_suspect_count(static_cast<Split>(weight_header->split), gemm.rows * gemm.taps);
   const int weight_exponent = scale_exponent(weight_header->largest, kWeightTarget);
   wait_for_grid_before();
-  if (is_mixed(header)) return;
-  const int exponent = -source_exponent(header) - weight_exponent;
+  const SampleLook<true> look(header);
+  if (look.is_mixed()) return;
+  const int exponent = -look.exponent() - weight_exponent;
   const int beyond = exponent < -126 || exponent > 127 ? exponent / 2 : 0;  // no float has it
   constexpr bool kWhole = Mode::kRows == TmaRows::whole;
   TmaColumn columns[Mode::kColumns];

@@ -296,12 +296,13 @@ __device__ __forceinline__ void convert_tma(const TapGemm& gemm, const TmaTiling
   }
   __syncwarp();
   wait_for_grid_before();
-  if (is_mixed(header)) {
+  const SampleLook<true> look(header);
+  if (look.is_mixed()) {
     for (int stage = pipeline; stage < copied; stage += kPairs) ptx::mbarrier_wait(layout.raw_full(stage), 0);
     return;
   }
   if (is_dynamic && thread == 0) copier.begin_to_draw(tiling, tiling.raw_stages / kPairs);
-  const int exponent = source_exponent(header);
+  const int exponent = look.exponent();
   const std::uint32_t least = 2 * SplitRange(exponent).least - 1;
   TmaConverter<Operand, kPlain, kSparse> converter(tiling, power_of_two(exponent));
   Ring raw_ring;
