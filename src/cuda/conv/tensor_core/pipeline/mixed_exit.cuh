@@ -2,7 +2,7 @@
 // How a kernel ends that leaves a source of mixed magnitudes to the by_tile kernel (is_mixed()): what was copied ahead has to
 // arrive before its block's shared memory is another's.
 
-#include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
+#include "cuda/conv/tensor_core/operand/sample.cuh"
 #include "cuda/conv/tensor_core/pipeline/ring.cuh"
 #include "cuda/kernel/dependent_launch.cuh"
 #include "cuda/ptx/mbarrier.cuh"

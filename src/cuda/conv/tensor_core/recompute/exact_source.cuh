@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "conv/problem.hpp"
-#include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
+#include "cuda/conv/tensor_core/operand/sample.cuh"
 #include "cuda/conv/tensor_core/pipeline/launch.hpp"
 #include "cuda/conv/tensor_core/recompute/wide_blocks.cuh"
 

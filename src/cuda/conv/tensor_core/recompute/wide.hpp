@@ -11,7 +11,7 @@
 #include <optional>
 #include <span>
 
-#include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
+#include "cuda/conv/tensor_core/operand/sample.cuh"
 #include "cuda/conv/tensor_core/pipeline/launch.hpp"
 #include "cuda/conv/tensor_core/recompute/by_tile/tiling.hpp"
 #include "cuda/conv/tensor_core/recompute/exact_source.cuh"

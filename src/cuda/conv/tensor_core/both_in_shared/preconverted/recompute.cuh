@@ -7,6 +7,7 @@
 
 #include "conv/problem.hpp"
 #include "cuda/conv/epilogue/epilogue.cuh"
+#include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
 #include "cuda/conv/tensor_core/pipeline/preconverted/store.cuh"
 #include "cuda/conv/tensor_core/pipeline/scaled_finish.cuh"
 #include "cuda/conv/tensor_core/recompute/exact_source.cuh"

@@ -10,7 +10,7 @@
 
 #include "cuda/conv/tensor_core/both_in_shared/stationary/layout.cuh"
 #include "cuda/conv/tensor_core/operand/convert_rows.cuh"
-#include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
+#include "cuda/conv/tensor_core/operand/sample.cuh"
 #include "cuda/conv/tensor_core/pipeline/mixed_exit.cuh"
 #include "cuda/conv/tensor_core/pipeline/ring.cuh"
 #include "cuda/conv/tensor_core/pipeline/static_scheduler.cuh"

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
+#include "cuda/conv/tensor_core/operand/sample.cuh"
 #include "cuda/conv/tensor_core/recompute/by_tile/operand.cuh"
 #include "cuda/conv/tensor_core/recompute/by_tile/tiling.hpp"
 #include "cuda/conv/tensor_core/recompute/by_tile/work.cuh"

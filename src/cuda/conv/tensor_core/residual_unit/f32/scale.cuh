@@ -66,7 +66,7 @@ struct BlockScale {
     by = power_of_two(shift), inverse = power_of_two(-shift);
   }
   [[nodiscard]] __device__ __forceinline__ float raise() const { return is_raised ? kRaise : 1.0F; }
-  /// What scaled sums are multiplied by besides `inverse`.
+  /// The second factor of scaled sums, after `inverse`.
   [[nodiscard]] __device__ __forceinline__ float lower() const { return is_raised ? 1 / kRaise : 1.0F; }
   /// Whether numbers up to this magnitude are neither too large nor all small: half a source may be zeros.
   [[nodiscard]] __device__ __forceinline__ bool suits(std::uint32_t largest) const {

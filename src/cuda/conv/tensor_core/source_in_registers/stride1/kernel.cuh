@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "cuda/conv/epilogue/epilogue.cuh"
-#include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
+#include "cuda/conv/tensor_core/operand/sample.cuh"
 #include "cuda/conv/tensor_core/operand/traits.cuh"
 #include "cuda/conv/tensor_core/pipeline/ring.cuh"
 #include "cuda/conv/tensor_core/pipeline/static_scheduler.cuh"

@@ -212,10 +212,9 @@ __device__ __forceinline__ void consume_bulk(const TapGemm& gemm, const BulkTili
   using T = typename Operand::Source;
   constexpr bool kSpread = kStore == BulkStore::spread, kAux = kStore == BulkStore::aux;
   const auto* weight_header = reinterpret_cast<const WeightHeader*>(packed);
-  packed += kWeightHeaderBytes;
   Walk walk(tiling, consumer);
   BulkWeights<Operand, kDepths, kStacked> weights;
-  weights.load(tiling, packed + static_cast<std::int64_t>(walk.tile) * tiling.weight_bytes, warp, lane);
+  weights.load(tiling, packed + kWeightHeaderBytes + static_cast<std::int64_t>(walk.tile) * tiling.weight_bytes, warp, lane);
   float offsets[2] = {};
   if (bias != nullptr) load_offsets<kStacked>(gemm, tiling, walk.place(tiling), bias, warp, lane, offsets);
   const LightActivation activation(epilogue);

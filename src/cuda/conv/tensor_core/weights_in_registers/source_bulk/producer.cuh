@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "cuda/conv/tensor_core/operand/convert_rows.cuh"
-#include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
+#include "cuda/conv/tensor_core/operand/sample.cuh"
 #include "cuda/conv/tensor_core/pipeline/mixed_exit.cuh"
 #include "cuda/conv/tensor_core/pipeline/static_scheduler.cuh"
 #include "cuda/conv/tensor_core/recompute/recompute.cuh"

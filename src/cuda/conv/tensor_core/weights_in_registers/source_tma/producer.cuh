@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "cuda/conv/tensor_core/operand/convert_rows.cuh"
-#include "cuda/conv/tensor_core/operand/convert_tensor.cuh"
+#include "cuda/conv/tensor_core/operand/sample.cuh"
 #include "cuda/conv/tensor_core/pipeline/dynamic_scheduler.cuh"
 #include "cuda/conv/tensor_core/pipeline/ring.cuh"
 #include "cuda/conv/tensor_core/pipeline/static_scheduler.cuh"
