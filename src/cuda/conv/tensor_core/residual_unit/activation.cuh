@@ -34,6 +34,14 @@ __device__ __forceinline__ SnakePair snake_pair(const T* alpha, const T* beta, i
   return pair;
 }
 
+/// Writes the pairs of both activations to shared memory: a thread one of kChannels.
+template <int kChannels, class T>
+__device__ __forceinline__ void load_snake_pairs(const UnitSnakes<T>& snakes, SnakePair* pairs, int thread) {
+  if (thread >= kChannels) return;
+  const int conv = thread * 2 / kChannels;
+  pairs[thread] = snake_pair(snakes.alpha[conv], snakes.beta[conv], thread * 2 % kChannels);
+}
+
 /// Snake of a word whose numbers are of these channels, for numbers that are far.
 template <class T>
 __device__ __noinline__ std::uint32_t snake_word_exactly(std::uint32_t word, const T* alpha, const T* beta, int first,

@@ -228,10 +228,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     biases[Sums::bias_place(thread)] = bias != nullptr ? static_cast<float>(bias[thread % kChannels]) : 0.0F;
   }
   auto* const pairs = reinterpret_cast<SnakePair*>(memory + layout.snakes);
-  if (kKind == UnitKind::snake && thread < kChannels) {
-    const int conv = thread * 2 / kChannels;
-    pairs[thread] = snake_pair(snakes.alpha[conv], snakes.beta[conv], thread * 2 % kChannels);
-  }
+  if constexpr (kKind == UnitKind::snake) load_snake_pairs<kChannels>(snakes, pairs, thread);
   __syncthreads();
   using Activation = UnitActivation<T, kKind>;
   const Activation before_first{tiling.slope[0], snakes.alpha[0], snakes.beta[0], pairs},

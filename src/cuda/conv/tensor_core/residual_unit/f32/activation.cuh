@@ -13,6 +13,14 @@ struct SnakeOne {
   int channel;
 };
 
+/// near[i] = Snake of v[i], if it is near zero. Sets `is_far` if one is not.
+template <bool kIs16Bit, class OfNumber>
+__device__ __forceinline__ void snake_all_near(const float (&v)[8], const OfNumber& of_number, float (&near)[8], bool& is_far) {
+#pragma unroll
+  for (int i = 0; i < 8; ++i)
+    near[i] = snake_near(SnakeAngle<kIs16Bit>(of_number(i).alpha), of_number(i).inverse, v[i], is_far);
+}
+
 /// One of the unit's activations. Like 16-bit results, operands with 11 bits take the hardware's sine.
 template <UnitKind kKind>
 struct UnitF32Activation {
@@ -32,14 +40,8 @@ struct UnitF32Activation {
     if constexpr (kKind == UnitKind::snake) {
       float near[8];
       bool is_far = false;
-#pragma unroll
-      for (int i = 0; i < 8; ++i)
-        near[i] = snake_near(SnakeAngle<true>(of_number(i).alpha), of_number(i).inverse, v[i], is_far);
-      if (is_far) {
-#pragma unroll
-        for (int i = 0; i < 8; ++i)
-          near[i] = snake_near(SnakeAngle<false>(of_number(i).alpha), of_number(i).inverse, v[i], is_unfit);
-      }
+      snake_all_near<true>(v, of_number, near, is_far);
+      if (is_far) snake_all_near<false>(v, of_number, near, is_unfit);
 #pragma unroll
       for (int i = 0; i < 8; ++i) v[i] = near[i];
     } else if constexpr (kKind == UnitKind::plain) {
@@ -67,9 +69,7 @@ struct UnitMarkedActivation : UnitF32Activation<kKind> {
     if constexpr (kKind == UnitKind::snake) {
       float near[8];
       bool is_far = false;
-#pragma unroll
-      for (int i = 0; i < 8; ++i)
-        near[i] = snake_near(SnakeAngle<true>(of_number(i).alpha), of_number(i).inverse, v[i], is_far);
+      snake_all_near<true>(v, of_number, near, is_far);
       if (is_far) {
 #pragma unroll
         for (int i = 0; i < 8; ++i) near[i] = snake_of_any(v[i], alpha, beta, of_number(i).channel);

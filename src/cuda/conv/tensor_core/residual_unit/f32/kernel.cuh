@@ -49,10 +49,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
   auto* const largest_of = reinterpret_cast<UnitLargest*>(memory + layout.kBiases);
   if (thread < 2) largest_of[thread] = {};
   auto* const pairs = reinterpret_cast<SnakePair*>(memory + layout.snakes);
-  if (kKind == UnitKind::snake && thread < kChannels) {
-    const int conv = thread * 2 / kChannels;
-    pairs[thread] = snake_pair(snakes.alpha[conv], snakes.beta[conv], thread * 2 % kChannels);
-  }
+  if constexpr (kKind == UnitKind::snake) load_snake_pairs<kChannels>(snakes, pairs, thread);
   auto* const channels =
       reinterpret_cast<UnitChannel*>(memory + layout.snakes + (kKind == UnitKind::snake ? Shape::kSnakeBytes : 0));
   const bool is_lossy[2] = {load_unit_channels<Shape>(packed, 0, channels, thread),

@@ -33,7 +33,8 @@ __global__ void __launch_bounds__(kUnitF32PackThreads)
 #pragma unroll
   for (int i = 0; i < kUnitF32PackThreads / 32; ++i) largest = fmaxf(largest, largest_of[i]), sum += sum_of[i];
   const BlockScale scale(__float_as_uint(largest), kUnitTarget);
-  const MarkedScale lifted(fminf(largest, 0x1p40F), kMarkedWeightTarget);  // larger ones stay as they are
+  const MarkedScale lifted(fminf(largest, power_of_two(kMarkedWeightTarget)),
+                           kMarkedWeightTarget);  // larger ones stay as they are
   ScaledWords words(scale.by);
   for (int i = thread; i < count; i += kUnitF32PackThreads) {
     const int ci = i / taps, tap = i % taps;

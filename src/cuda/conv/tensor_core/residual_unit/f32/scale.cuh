@@ -46,6 +46,7 @@ __device__ __forceinline__ float least_sum(const UnitChannel& channel, float sma
 }
 
 inline constexpr int kUnitTarget = 14, kUnitSourceTarget = 12, kMostUnitExponent = 100;
+/// In marked blocks: what weights and the bound of sums become.
 inline constexpr int kMarkedWeightTarget = 40, kMarkedTarget = 100;
 
 /// A power of two, and its inverse. Numbers whose largest is below 2^-100 are multiplied by 2^64 before.
@@ -78,8 +79,8 @@ struct BlockScale {
 /// A power of two for numbers of tf32: their largest magnitude becomes one from 2^target on, if factors up to 2^126 do that.
 /// Few are subnormal then, of which tf32 keeps few bits.
 struct MarkedScale {
-  float by, inverse,
-      lower;  ///< inverse*lower is the inverse; one of them is 1, so that scaled sums neither over- nor underflow
+  float by;
+  float inverse, lower;  ///< their product is the inverse; one is 1, so that scaled sums neither over- nor underflow
 
   __device__ __forceinline__ MarkedScale(float largest, int target) {
     const int exponent = static_cast<int>(__float_as_uint(largest) >> 23) - 127;
