@@ -83,6 +83,9 @@ void check_f32(const ResidualUnit& unit, const UnitTiling& tiling) {
   // What a warp or a warpgroup stages lies in the operand.
   const int staged = Shape::kOfPositions ? Shape::kGroups * 32 * 68 * 4 : Shape::kWarps * 16 * 40 * 4;
   CHECK(staged <= tiling.pitch * Shape::kVectors * 16);
+  // The operand of marked blocks is twice as large.
+  CHECK(tiling.marked_shared_bytes == tiling.shared_bytes + tiling.pitch * Shape::kVectors * 16);
+  CHECK(tiling.marked_shared_bytes <= 232448);
   CHECK(tiling.tile + 2 * second <= Shape::kPositions);
   CHECK(tiling.tile % 8 == 0);
   CHECK(tiling.blocks == unit.N * tiling.tiles);
@@ -161,6 +164,12 @@ TEST_CASE("residual unit: other dtypes, channels, lengths, and what is slower, a
   CHECK(refused([](ResidualUnit& unit) {
     unit.dtype = DType::f32, unit.precision = Precision::tf32, unit.N = 1, unit.L = (1 << 24) + 8;  // offsets of 32 bits
   }));
+  // There is no room for the operand of marked blocks.
+  const auto wide = [](ResidualUnit& unit, std::int64_t padding) {
+    unit.dtype = DType::f32, unit.precision = Precision::tf32, unit.C = 128, unit.K = {1, 3}, unit.D = {1, padding};
+  };
+  CHECK_FALSE(refused([&](ResidualUnit& unit) { wide(unit, 44); }));
+  CHECK(refused([&](ResidualUnit& unit) { wide(unit, 45); }));
   CHECK(refused([](ResidualUnit& unit) { unit.C = 96; }));
   CHECK(refused([](ResidualUnit& unit) { unit.L = 1001; }));
   CHECK(refused([](ResidualUnit& unit) { unit.D[0] = 100; }));
