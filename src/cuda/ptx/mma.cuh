@@ -73,15 +73,6 @@ __device__ __forceinline__ void multiply(float (&c)[4], const std::uint32_t (&a)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b_low), "r"(b_high), "f"(0.0F));
 }
 
-/// c += a*b of tf32 numbers, 16 x 8 by 8 x 8: a[0] = (g, q), a[1] = (g + 8, q), a[2] = (g, q + 4), a[3] = (g + 8, q + 4); b[0]
-/// = (q, g), b[1] = (q + 4, g). Their last 13 bits are ignored.
-__device__ __forceinline__ void multiply_add_tf32(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-
 /// The values are in registers from here on: loads of them cannot sink below the next barrier.
 template <int kCount>
 __device__ __forceinline__ void hold(std::uint32_t (&values)[kCount]) {

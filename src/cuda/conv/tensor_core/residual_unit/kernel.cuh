@@ -46,6 +46,22 @@ struct UnitLayout {
   }
 };
 
+/// What a thread of a unit's kernel begins with.
+template <class Shape>
+struct UnitThread {
+  unsigned char* memory;  ///< shared memory, from layout.base on
+  UnitLayout<Shape> layout;
+  int thread, warp, lane;
+};
+template <class Shape>
+__device__ __forceinline__ UnitThread<Shape> unit_thread(const UnitTiling& tiling) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  const std::uint32_t base = (ptx::shared_address(shared) + 127) & ~127U;
+  const auto thread = static_cast<int>(threadIdx.x);
+  return {shared + (base - ptx::shared_address(shared)), UnitLayout<Shape>(base, tiling), thread,
+          __shfl_sync(0xffffffffU, thread / 32, 0), thread % 32};
+}
+
 /// The stages of weights of both convolutions, of one block of positions after another. The warps take turns to copy them to
 /// the ring.
 template <class Shape>
@@ -73,6 +89,10 @@ struct UnitWeights {
     if (i >= total) return;
     ptx::mbarrier_wait(layout.empty(i % Shape::kStages), (i / Shape::kStages + 1) & 1);
     copy_to(layout, i, i % Shape::kStages);
+  }
+  /// Copies all stages after the first ones, by a warp that does nothing else.
+  __device__ __forceinline__ void copy_all(const UnitLayout<Shape>& layout, int lane) const {
+    for (int i = Shape::kStages; lane == 0 && i < total; ++i) copy(layout, i);
   }
 
  private:
@@ -205,11 +225,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
   using T = typename Operand::Source;
   using Sums = std::conditional_t<Shape::kOfPositions, UnitSumsOfPositions<T, Shape>, UnitSumsOfChannels<T, Shape>>;
   constexpr int kChannels = Shape::kChannels;
-  extern __shared__ __align__(16) unsigned char shared[];
-  const std::uint32_t base = (ptx::shared_address(shared) + 127) & ~127U;
-  unsigned char* const memory = shared + (base - ptx::shared_address(shared));
-  const UnitLayout<Shape> layout(base, tiling);
-  const int thread = static_cast<int>(threadIdx.x), warp = __shfl_sync(0xffffffffU, thread / 32, 0), lane = thread % 32;
+  const auto [memory, layout, thread, warp, lane] = unit_thread<Shape>(tiling);
   const auto blocks = static_cast<unsigned>(tiling.blocks);
   const UnitWeights<Shape> weights(tiling, first_weights, second_weights,
                                    static_cast<int>((blocks - blockIdx.x + gridDim.x - 1) / gridDim.x));
@@ -233,12 +249,9 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
   using Activation = UnitActivation<T, kKind>;
   const Activation before_first{tiling.slope[0], snakes.alpha[0], snakes.beta[0], pairs},
       before_second{tiling.slope[1], snakes.alpha[1], snakes.beta[1], pairs + kChannels / 2};
-  const std::uint32_t operand = base + static_cast<std::uint32_t>(layout.kOperand),
-                      source = base + static_cast<std::uint32_t>(layout.source);
-  if (Shape::kHasProducer && warp == Shape::kWarps) {
-    for (int i = Shape::kStages; lane == 0 && i < weights.total; ++i) weights.copy(layout, i);
-    return;
-  }
+  const std::uint32_t operand = layout.base + static_cast<std::uint32_t>(layout.kOperand),
+                      source = layout.base + static_cast<std::uint32_t>(layout.source);
+  if (Shape::kHasProducer && warp == Shape::kWarps) return weights.copy_all(layout, lane);
   const auto synchronize = [] { ptx::named_barrier(1, 32 * Shape::kWarps); };
   Sums sums(tiling, {.operand = operand, .source = source, .warp = warp, .lane = lane});
   Ring ring;

@@ -37,11 +37,18 @@ struct UnitF32Activation {
   /// standard library's functions.
   template <class OfNumber>
   __device__ __forceinline__ void apply(float (&v)[8], const OfNumber& of_number, bool& is_unfit) const {
+    apply_by(v, of_number, [&](float(&near)[8]) { snake_all_near<false>(v, of_number, near, is_unfit); });
+  }
+
+ protected:
+  /// far(near) computes Snake of all v, if one is far.
+  template <class OfNumber, class Far>
+  __device__ __forceinline__ void apply_by(float (&v)[8], const OfNumber& of_number, const Far& far) const {
     if constexpr (kKind == UnitKind::snake) {
       float near[8];
       bool is_far = false;
       snake_all_near<true>(v, of_number, near, is_far);
-      if (is_far) snake_all_near<false>(v, of_number, near, is_unfit);
+      if (is_far) far(near);
 #pragma unroll
       for (int i = 0; i < 8; ++i) v[i] = near[i];
     } else if constexpr (kKind == UnitKind::plain) {
@@ -65,20 +72,11 @@ struct UnitMarkedActivation : UnitF32Activation<kKind> {
   const float *alpha, *beta;  ///< in memory
 
   template <class OfNumber>
-  __device__ __forceinline__ void apply(float (&v)[8], const OfNumber& of_number, bool& is_unfit) const {
-    if constexpr (kKind == UnitKind::snake) {
-      float near[8];
-      bool is_far = false;
-      snake_all_near<true>(v, of_number, near, is_far);
-      if (is_far) {
+  __device__ __forceinline__ void apply(float (&v)[8], const OfNumber& of_number, bool&) const {
+    this->apply_by(v, of_number, [&](float(&near)[8]) {
 #pragma unroll
-        for (int i = 0; i < 8; ++i) near[i] = snake_of_any(v[i], alpha, beta, of_number(i).channel);
-      }
-#pragma unroll
-      for (int i = 0; i < 8; ++i) v[i] = near[i];
-    } else {
-      UnitF32Activation<kKind>::apply(v, of_number, is_unfit);
-    }
+      for (int i = 0; i < 8; ++i) near[i] = snake_of_any(v[i], alpha, beta, of_number(i).channel);
+    });
   }
 };
 

@@ -36,11 +36,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
                              float* __restrict__ out, unsigned char* __restrict__ marks) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr int kChannels = Shape::kChannels;
-  extern __shared__ __align__(16) unsigned char shared[];
-  const std::uint32_t base = (ptx::shared_address(shared) + 127) & ~127U;
-  unsigned char* const memory = shared + (base - ptx::shared_address(shared));
-  const UnitLayout<Shape> layout(base, tiling);
-  const int thread = static_cast<int>(threadIdx.x), warp = __shfl_sync(0xffffffffU, thread / 32, 0), lane = thread % 32;
+  const auto [memory, layout, thread, warp, lane] = unit_thread<Shape>(tiling);
   const auto blocks = static_cast<unsigned>(tiling.blocks);
   const UnitWeights<Shape> weights(tiling, packed.weights[0], packed.weights[1],
                                    static_cast<int>((blocks - blockIdx.x + gridDim.x - 1) / gridDim.x));
@@ -54,13 +50,10 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
       reinterpret_cast<UnitChannel*>(memory + layout.snakes + (kKind == UnitKind::snake ? Shape::kSnakeBytes : 0));
   const bool is_lossy[2] = {load_unit_channels<Shape>(packed, 0, channels, thread),
                             load_unit_channels<Shape>(packed, 1, channels + kChannels, thread)};
-  if (Shape::kHasProducer && warp == Shape::kWarps) {
-    for (int i = Shape::kStages; lane == 0 && i < weights.total; ++i) weights.copy(layout, i);
-    return;
-  }
+  if (Shape::kHasProducer && warp == Shape::kWarps) return weights.copy_all(layout, lane);
   using Activation = UnitF32Activation<kKind>;
   const Activation before_first{tiling.slope[0], pairs}, before_second{tiling.slope[1], pairs + kChannels / 2};
-  const std::uint32_t operand = base + static_cast<std::uint32_t>(layout.kOperand);
+  const std::uint32_t operand = layout.base + static_cast<std::uint32_t>(layout.kOperand);
   const auto synchronize = [] { ptx::named_barrier(1, 32 * Shape::kWarps); };
   const auto any_of = [](bool value) { return ptx::named_barrier_or(1, 32 * Shape::kWarps, value); };
   UnitF32Sums<Shape> sums(tiling, {.operand = operand, .source = operand, .warp = warp, .lane = lane});

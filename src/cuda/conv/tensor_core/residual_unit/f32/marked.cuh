@@ -49,11 +49,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
                                     const unsigned char* __restrict__ marks) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr int kChannels = Shape::kChannels;
-  extern __shared__ __align__(16) unsigned char shared[];
-  const std::uint32_t base = (ptx::shared_address(shared) + 127) & ~127U;
-  unsigned char* const memory = shared + (base - ptx::shared_address(shared));
-  const UnitLayout<Shape> layout(base, tiling);
-  const int thread = static_cast<int>(threadIdx.x), warp = __shfl_sync(0xffffffffU, thread / 32, 0), lane = thread % 32;
+  const auto [memory, layout, thread, warp, lane] = unit_thread<Shape>(tiling);
   const auto blocks = static_cast<unsigned>(tiling.blocks);
   wait_for_grid_before();
   let_dependents_start();
@@ -70,14 +66,11 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
   const int targets[2] = {load_marked_channels<kChannels>(packed, 0, channels, thread),
                           load_marked_channels<kChannels>(packed, 1, channels + kChannels, thread)};
   __syncthreads();
-  if (Shape::kHasProducer && warp == Shape::kWarps) {
-    for (int i = Shape::kStages; lane == 0 && i < weights.total; ++i) weights.copy(layout, i);
-    return;
-  }
+  if (Shape::kHasProducer && warp == Shape::kWarps) return weights.copy_all(layout, lane);
   using Activation = UnitMarkedActivation<kKind>;
   const Activation before_first{{tiling.slope[0], pairs}, snakes.alpha[0], snakes.beta[0]},
       before_second{{tiling.slope[1], pairs + kChannels / 2}, snakes.alpha[1], snakes.beta[1]};
-  const std::uint32_t operand = base + static_cast<std::uint32_t>(layout.kOperand);
+  const std::uint32_t operand = layout.base + static_cast<std::uint32_t>(layout.kOperand);
   const auto synchronize = [] { ptx::named_barrier(1, 32 * Shape::kWarps); };
   UnitF32Sums<Shape> sums(tiling, {.operand = operand, .source = operand, .warp = warp, .lane = lane});
   Ring ring;
