@@ -81,7 +81,7 @@ __global__ void col2im_kernel(const __grid_constant__ ConvProblem problem, const
     const std::int64_t place = t + problem.P_l, whole = steps.common == 1 ? place : quotient(place, steps.common);
     if (whole * steps.common == place) {
       std::int64_t i, k;
-      if (problem.D == 1) {
+      if (problem.D == 1) {  // the same by one division instead of three
         i = quotient(place, problem.S), k = place - i * problem.S;
       } else {
         k = remainder_of_product(whole - quotient(whole, steps.period) * steps.period, steps.inverse, steps.period);

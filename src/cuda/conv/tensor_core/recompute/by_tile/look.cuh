@@ -22,8 +22,7 @@ struct UsualMagnitudes {
 
 /// Adds what is read of kPartRows rows to `found`. A lane has 40 outstanding loads.
 template <class Found>
-__device__ __forceinline__ void look_at_rows(const SourceRange& range, const SourceActivation& activated, int first_row,
-                                             Found& found) {
+__device__ __forceinline__ void look_at_rows(const TapGemm& gemm, const SourceRange& range, int first_row, Found& found) {
   constexpr int kWidths = kPieceWidth / 32;
   const int end_row = min(first_row + kPartRows, range.rows), lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll 1
@@ -39,7 +38,7 @@ __device__ __forceinline__ void look_at_rows(const SourceRange& range, const Sou
       }
 #pragma unroll
       for (int r = 0; r < kPieceRows; ++r) {
-        activated(v[r]);
+        activate_all(gemm, v[r]);
 #pragma unroll
         for (int i = 0; i < kWidths; ++i) found.add(v[r][i]);
       }
@@ -52,15 +51,14 @@ __device__ __forceinline__ void look_at_part(const ByTileCall& call, std::uint32
   const ByTileUnit unit(call.tiling, call.gemm, index);
   if (!is_unit_wanted(call, unit)) return;
   const SourceRange range(call, unit);
-  const SourceActivation activated{call.gemm.source_slope};
   UsualMagnitudes usual;
-  look_at_rows(range, activated, part * kPartRows, usual);
+  look_at_rows(call.gemm, range, part * kPartRows, usual);
   std::uint32_t most = __reduce_max_sync(0xffffffffU, usual.most),
                 least = __reduce_min_sync(0xffffffffU, usual.least_minus_one) + 1;
   UnitExtent& extent = call.arrays.extents[index];
   if (most >= 0x7f800000U) {
     Magnitudes finite;
-    look_at_rows(range, activated, part * kPartRows, finite);
+    look_at_rows(call.gemm, range, part * kPartRows, finite);
     most = __reduce_max_sync(0xffffffffU, finite.most), least = __reduce_min_sync(0xffffffffU, finite.least);
     if (threadIdx.x % 32 == 0) atomicOr(&extent.unusual, 1U);
   }

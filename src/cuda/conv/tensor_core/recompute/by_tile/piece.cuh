@@ -10,16 +10,13 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// What is read of the source's numbers, as TapGemm::activated().
-struct SourceActivation {
-  float slope;
-  template <int kCount>
-  __device__ __forceinline__ void operator()(float (&v)[kCount]) const {
-    if (slope == 1.0F) return;
+/// v[i] = gemm.activated(v[i])
+template <int kCount>
+__device__ __forceinline__ void activate_all(const TapGemm& gemm, float (&v)[kCount]) {
+  if (gemm.source_slope == 1.0F) return;
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) v[i] = v[i] < 0.0F ? TapGemm::low(slope, v[i]) : v[i];
-  }
-};
+  for (float& value : v) value = gemm.activated(value);
+}
 
 /// The rows of a unit. Their elements are counted from the one on that the unit's first position reads first, which need not
 /// exist: elements [begin, end) do.

@@ -74,7 +74,6 @@ struct PartConversion {
     constexpr int kRows = rows_of_vector(kForm), kBlocks = kPieceRows / kRows;
     constexpr int kUnroll = kParts == 1 ? 2 : 1;  // there are registers for it
     const SourceLayout& source = call.tiling.steps.source;
-    const SourceActivation activated{call.gemm.source_slope};
     const auto stride = static_cast<int>(call.gemm.source_stride), plane_step = static_cast<int>(call.gemm.source_plane_step);
     const auto planes = static_cast<int>(call.gemm.planes), places = source.tile_places;
     const int block = piece.row / kRows, begin = piece.window * kPieceWidth;
@@ -96,7 +95,7 @@ struct PartConversion {
 #pragma unroll
           for (int r = 0; r < kRows; ++r)
             v[r] = __uint_as_float(ptx::load_shared(from + static_cast<std::uint32_t>((b * kRows + r) * kPieceWidth * 4)));
-          activated(v);
+          activate_all(call.gemm, v);
           uint4 parts[kParts];
           make_parts<kForm>(v, scale, parts);
 #pragma unroll

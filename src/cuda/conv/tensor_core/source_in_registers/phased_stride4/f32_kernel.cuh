@@ -104,7 +104,9 @@ __device__ __forceinline__ void consume_f32_units(const TapGemm& gemm, const Pha
   using Layout = Phased4F32Layout<kPattern>;
   const int first = group * (kPhased4Positions / kPhased4Groups) + warp * 16;
   const unsigned char* own = memory + Layout::kWeightBytes + ((first + tiling.lead + 1) / 2 + lane / 4) * 64 + lane % 4 * 16;
-  const int exponent = source_exponent(exact.header), of_weights = scale_exponent(weight_header->largest, kWeightTarget);
+  const SampleLook<true> look(exact.header);
+  if (look.is_mixed()) return;
+  const int exponent = look.exponent(), of_weights = scale_exponent(weight_header->largest, kWeightTarget);
   const std::uint32_t weight_suspect_count = weight_header->suspect_count;
   Ring at;
   const auto zero = static_cast<std::uint32_t>(tiling.count >> 31);
@@ -215,7 +217,6 @@ __global__ void __launch_bounds__(kPhased4F32Threads, 1)
   } else {
     ptx::registers_up<216>();
     wait_for_grid_before();
-    if (is_mixed(exact.header)) return;
     consume_f32_units<kStride, kPattern>(gemm, tiling, epilogue, layout, raw + (base - ptx::shared_address(raw)), exact, bias,
                                          out, weight_header, group, warp, lane);
   }
