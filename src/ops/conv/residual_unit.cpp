@@ -29,7 +29,7 @@ Conv1dOptions options_of(const char* name, const UnitConv1d& conv) {
 Tensor in_one_kernel(const Tensor& x, const std::array<UnitConv1d, 2>& convs, const std::array<Conv1dOptions, 2>& options,
                      double scale) {
   const Precision precision = current_precision();
-  if (x.dtype() == DType::f64 || (x.dtype() == DType::f32 && precision != Precision::tf32)) return {};
+  if (x.dtype() == DType::f64 || (x.dtype() == DType::f32 && precision == Precision::ieee)) return {};
   const bool is_snake = convs[0].input.activation == Activation::snake;
   if (is_snake != (convs[1].input.activation == Activation::snake)) return {};
   const std::array inputs{x,

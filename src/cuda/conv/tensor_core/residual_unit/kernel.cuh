@@ -33,9 +33,12 @@ struct UnitLayout {
   static constexpr int kBiases = Shape::kBarrierBytes, kOperand = kBiases + Shape::kBiasBytes;
   __device__ __forceinline__ UnitLayout(std::uint32_t start, const UnitTiling& tiling)
       : base(start),
-        ring(kOperand + tiling.pitch * Shape::kOperandVectors * 16),
+        ring(kOperand + Shape::kOperands * operand_bytes(tiling)),
         source(ring + Shape::kStages * Shape::kStageBytes),
         snakes(source + tiling.source_boxes * Shape::kChannels * tiling.source_width * 2) {}
+  [[nodiscard]] __device__ __forceinline__ static int operand_bytes(const UnitTiling& tiling) {
+    return tiling.pitch * Shape::kOperandVectors * 16;
+  }
   [[nodiscard]] __device__ __forceinline__ std::uint32_t full(int stage) const {
     return base + static_cast<std::uint32_t>(stage) * 8;
   }
@@ -73,8 +76,8 @@ struct UnitWeights {
                                          const unsigned char* of_second_conv, int blocks)
       : first(of_first_conv),
         second(of_second_conv),
-        of_first(tiling.taps[0] * Shape::kParts),
-        of_block(of_first + tiling.taps[1] * Shape::kParts),
+        of_first(tiling.taps[0] * Shape::kParts * Shape::kPasses),
+        of_block(of_first + tiling.taps[1] * Shape::kParts * Shape::kPasses),
         total(blocks * of_block) {}
   /// Warp i begins the barriers of stage i, and copies it. One thread of each warp.
   __device__ __forceinline__ void begin(const UnitLayout<Shape>& layout, int warp) const {
@@ -96,10 +99,19 @@ struct UnitWeights {
   }
 
  private:
+  /// Where stage i of a convolution's `stages` is packed: with three passes over two parts the last has the first part again.
+  __device__ __forceinline__ static int packed_stage(int i, [[maybe_unused]] int stages) {
+    if constexpr (Shape::kWeightParts == 2) {
+      const int packed = stages / 3 * 2;
+      return i < packed ? i : i - packed;
+    }
+    return i;
+  }
   __device__ __forceinline__ void copy_to(const UnitLayout<Shape>& layout, int i, int place) const {
     const int own = i % of_block;
-    const unsigned char* const from =
-        own < of_first ? first + own * Shape::kStageBytes : second + (own - of_first) * Shape::kStageBytes;
+    const unsigned char* const from = own < of_first
+                                          ? first + packed_stage(own, of_first) * Shape::kStageBytes
+                                          : second + packed_stage(own - of_first, of_block - of_first) * Shape::kStageBytes;
     ptx::mbarrier_arrive_expect(layout.full(place), Shape::kStageBytes);
     ptx::bulk_copy(layout.stage(place), from, Shape::kStageBytes, layout.full(place));
   }
@@ -150,20 +162,27 @@ __device__ __forceinline__ void activate_unit_source(const UnitTiling& tiling, s
   }
 }
 
-/// sums += the products of a convolution. `operand`: the address of its first position for tap 0; `done`: the stages of weights
-/// so far.
-template <class Operand, class Shape, class Sums>
-__device__ __forceinline__ void multiply_unit(const UnitLayout<Shape>& layout, std::uint32_t operand, int pitch, int taps,
-                                              int step, int warp, int lane, const UnitWeights<Shape>& weights, int& done,
-                                              Ring& ring, Sums& sums) {
+/// Where a tap's stage begins in an operand, from its beginning in units of 16 bytes.
+template <class Shape>
+__device__ __forceinline__ std::uint32_t stage_offset(int stage, int step, int pitch) {
+  const int tap = stage / Shape::kParts, part = stage % Shape::kParts;
+  return static_cast<std::uint32_t>(tap * step + part * Shape::kStageDepths * 2 * pitch);
+}
+
+/// sums += the products of stages [begin, end). `operand`: its address, of which stage i reads from offset(i) on
+/// (stage_offset()); `done`: the stages of weights so far.
+template <class Operand, class Shape, class Offset, class Sums>
+__device__ __forceinline__ void multiply_unit(const UnitLayout<Shape>& layout, std::uint32_t operand, int pitch, int begin,
+                                              int end, const Offset& offset, int warp, int lane,
+                                              const UnitWeights<Shape>& weights, int& done, Ring& ring, Sums& sums) {
   const std::uint64_t first =
       ptx::operand_descriptor(operand + static_cast<std::uint32_t>(sums.first * 16), static_cast<std::uint32_t>(pitch) * 16);
   std::uint32_t held = 0;  // the barrier of the stage that the products before read
+  constexpr int kBehind = Shape::kStages >= 5 ? 2 : 1;
   sums.fence();
 #pragma unroll 1
-  for (int i = 0; i < taps * Shape::kParts; ++i) {
-    const int tap = i / Shape::kParts, part = i % Shape::kParts;
-    const std::uint64_t positions = first + static_cast<std::uint32_t>(tap * step + part * Shape::kStageDepths * 2 * pitch);
+  for (int i = begin; i < end; ++i) {
+    const std::uint64_t positions = first + offset(i);
     const std::uint64_t own = ptx::operand_descriptor(layout.stage(ring.stage), Shape::kChannels * 16);
     ptx::mbarrier_wait(layout.full(ring.stage), ring.parity);
     ptx::wgmma_fence();
@@ -172,13 +191,14 @@ __device__ __forceinline__ void multiply_unit(const UnitLayout<Shape>& layout, s
       sums.template multiply<Operand>(positions + static_cast<std::uint32_t>(depth * 2 * pitch),
                                       own + depth * 2 * Shape::kChannels);
     ptx::wgmma_commit();
+    // All warps have left the stage `kBehind` before this one, or will soon: the last but one while products are on their way.
+    const bool copies = !Shape::kHasProducer && done >= kBehind && done % Shape::kWarps == warp && lane == 0;
+    if (kBehind == 2 && copies) weights.copy(layout, done + Shape::kStages - kBehind);
     ptx::wgmma_wait<1>();
     if (held != 0) ptx::mbarrier_arrive(held);
     held = lane == 0 ? layout.empty(ring.stage) : 0;
     ring.advance(Shape::kStages);
-    // All warps have left the stage before this one, or will soon.
-    if (!Shape::kHasProducer && done >= 1 && done % Shape::kWarps == warp && lane == 0)
-      weights.copy(layout, done + Shape::kStages - 1);
+    if (kBehind == 1 && copies) weights.copy(layout, done + Shape::kStages - kBehind);
     ++done;
     __syncwarp();
   }
@@ -257,6 +277,12 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
   Ring ring;
   int done = 0;  // stages of weights
   std::uint32_t parity = 0;
+  const auto multiply = [&](int conv, std::uint32_t from) {
+    multiply_unit<Operand, Shape>(
+        layout, from, tiling.pitch, 0, tiling.taps[conv] * Shape::kParts,
+        [&](int stage) { return stage_offset<Shape>(stage, tiling.step[conv], tiling.pitch); }, warp, lane, weights, done, ring,
+        sums);
+  };
 #pragma unroll 1
   for (unsigned index = blockIdx.x; index < blocks; index += gridDim.x) {
     const UnitBlock block(tiling, index);
@@ -268,8 +294,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     synchronize();
 
     sums.begin(biases);
-    multiply_unit<Operand, Shape>(layout, operand + static_cast<std::uint32_t>(tiling.offset * 16), tiling.pitch,
-                                  tiling.taps[0], tiling.step[0], warp, lane, weights, done, ring, sums);
+    multiply(0, operand + static_cast<std::uint32_t>(tiling.offset * 16));
     synchronize();  // no warp reads the source's operand any more
     sums.store_middle(block.begin - tiling.pad, before_second);
     sums.begin(biases + kChannels);
@@ -280,8 +305,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
       copy_unit_source(tiling, layout, &source_map, UnitBlock(tiling, index + gridDim.x));
     __syncwarp();
 
-    multiply_unit<Operand, Shape>(layout, operand, tiling.pitch, tiling.taps[1], tiling.step[1], warp, lane, weights, done,
-                                  ring, sums);
+    multiply(1, operand);
     synchronize();  // no warp reads the middle any more
     sums.stage();
     synchronize();

@@ -71,7 +71,8 @@ bool residual_unit(const ResidualUnit& unit, const void* x, const std::array<Uni
   const auto tiling = make_unit_tiling(unit, gpu);
   if (!tiling) return false;
   if (unit.dtype == DType::f32) {
-    f32_residual_unit(unit, *tiling, static_cast<const float*>(x), convs, static_cast<float*>(out), device, stream);
+    (unit.precision == Precision::tf32 ? tf32_residual_unit : fp32_residual_unit)(
+        unit, *tiling, static_cast<const float*>(x), convs, static_cast<float*>(out), device, stream);
     return true;
   }
   const auto run = [&]<int kChannels>() {

@@ -34,14 +34,15 @@ struct UnitPlaces {
 /// next. Matrices are handled four at a time; lane 8i + r addresses row r of matrix i, where h = i%2, j = 2*step + i/2.
 template <class T, class Shape>
 struct UnitSumsOfChannels {
-  static constexpr int kParts = Shape::kChannels / 64, kPositions = 128, kSteps = kPositions / 16;
+  static constexpr int kParts = Shape::kChannels / 64, kPositions = Shape::kPositions * kParts / Shape::kGroups;
+  static constexpr int kSums = kPositions / 2, kSteps = kPositions / 16;
   const UnitTiling& tiling;
   std::uint32_t weights;  // of the descriptor: this warpgroup's channels
   int first;              // position of this warpgroup
   int channel, row;       // the first of this warp; that of this lane as an address
   int lane;
   std::uint32_t to_middle, to_staged, source;
-  float sums[64];
+  float sums[kSums];
 
   __device__ __forceinline__ UnitSumsOfChannels(const UnitTiling& of, const UnitPlaces& at)
       : tiling(of), first(at.warp / 4 / kParts * kPositions), lane(at.lane) {
@@ -57,7 +58,7 @@ struct UnitSumsOfChannels {
   __device__ __forceinline__ void begin(const float* biases) {
     const float bias[2] = {biases[channel + lane / 4], biases[channel + 8 + lane / 4]};
 #pragma unroll
-    for (int i = 0; i < 64; ++i) sums[i] = bias[i / 2 % 2];
+    for (int i = 0; i < kSums; ++i) sums[i] = bias[i / 2 % 2];
   }
   __device__ __forceinline__ void fence() { ptx::fence_registers(sums); }
   /// sums += two vectors of channels of a tap: descriptors of positions and weights.

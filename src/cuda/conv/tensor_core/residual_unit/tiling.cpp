@@ -46,9 +46,11 @@ bool place_f32(const ResidualUnit& unit, UnitTiling& tiling) {
   return tiling.pieces <= Shape::kMostPieces * Shape::kWarps && unit.C * unit.L <= kMostNumbers;
 }
 
-template <int kChannels>
+template <class Shape>
 std::optional<UnitTiling> tiling_of(const ResidualUnit& unit, const DeviceProperties& gpu) {
-  using Shape = UnitShape<kChannels>;
+  using MarkedShape = UnitShape<Shape::kChannels, 4, Shape::kPasses>;
+  constexpr int kOperandBytes = Shape::kOperandVectors * Shape::kOperands * 16,
+                kMarkedBytes = MarkedShape::kOperandVectors * 16;
   const std::int64_t second = unit.padding(1);
   if (2 * (unit.padding(0) + second) > Shape::kPositions / 2) return std::nullopt;  // more is computed twice
   UnitTiling tiling;
@@ -67,11 +69,11 @@ std::optional<UnitTiling> tiling_of(const ResidualUnit& unit, const DeviceProper
   else if (std::all_of(std::begin(tiling.slope), std::end(tiling.slope), [](float slope) { return slope > 0 && slope <= 1; }))
     tiling.kind = UnitKind::plain;
   tiling.blocks = unit.N * tiling.tiles;
-  tiling.shared_bytes += 128 + Shape::kBarrierBytes + Shape::kBiasBytes + tiling.pitch * Shape::kOperandVectors * 16 +
+  tiling.shared_bytes += 128 + Shape::kBarrierBytes + Shape::kBiasBytes + tiling.pitch * kOperandBytes +
                          Shape::kStages * Shape::kStageBytes + (unit.is_snake ? Shape::kSnakeBytes : 0);
   if (unit.dtype == DType::f32)
-    tiling.marked_shared_bytes =
-        tiling.shared_bytes + tiling.pitch * (UnitShape<kChannels, 4>::kOperandVectors - Shape::kOperandVectors) * 16;
+    tiling.marked_shared_bytes = tiling.shared_bytes + tiling.pitch * (kMarkedBytes - kOperandBytes) +
+                                 (MarkedShape::kStages - Shape::kStages) * Shape::kStageBytes;
   if (std::max(tiling.shared_bytes, tiling.marked_shared_bytes) > gpu.shared_bytes_per_block || tiling.blocks > INT32_MAX)
     return std::nullopt;
   constexpr int kReserved = 1024;  // by the system, of each thread block
@@ -82,24 +84,34 @@ std::optional<UnitTiling> tiling_of(const ResidualUnit& unit, const DeviceProper
   return tiling;
 }
 
+template <int kChannels>
+std::optional<UnitTiling> tiling_of_channels(const ResidualUnit& unit, const DeviceProperties& gpu) {
+  if (unit.dtype != DType::f32) return tiling_of<UnitShape<kChannels>>(unit, gpu);
+  if (unit.precision == Precision::tf32) return tiling_of<UnitF32Shape<kChannels, 1>>(unit, gpu);
+  if constexpr (kChannels % 96 != 0)
+    return tiling_of<UnitF32Shape<kChannels, 3>>(unit, gpu);
+  else
+    return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<UnitTiling> make_unit_tiling(const ResidualUnit& unit, const DeviceProperties& gpu) {
-  const bool is_known =
-      unit.dtype == DType::f32 ? unit.precision == Precision::tf32 : unit.dtype == DType::f16 || unit.dtype == DType::bf16;
+  const bool is_known = unit.dtype == DType::f32 ? unit.precision == Precision::tf32 || unit.precision == Precision::fp32
+                                                 : unit.dtype == DType::f16 || unit.dtype == DType::bf16;
   if (!is_known || unit.L % 8 != 0 || unit.L > kMostLength) return std::nullopt;
   if (unit.scale != 1) return std::nullopt;  // the second sums begin with the source
   switch (unit.C) {
     case 32:
-      return tiling_of<32>(unit, gpu);
+      return tiling_of_channels<32>(unit, gpu);
     case 64:
-      return tiling_of<64>(unit, gpu);
+      return tiling_of_channels<64>(unit, gpu);
     case 128:
-      return tiling_of<128>(unit, gpu);
+      return tiling_of_channels<128>(unit, gpu);
     case 96:
-      return unit.is_snake ? tiling_of<96>(unit, gpu) : std::nullopt;
+      return unit.is_snake ? tiling_of_channels<96>(unit, gpu) : std::nullopt;
     case 192:
-      return unit.is_snake ? tiling_of<192>(unit, gpu) : std::nullopt;
+      return unit.is_snake ? tiling_of_channels<192>(unit, gpu) : std::nullopt;
     default:
       return std::nullopt;
   }

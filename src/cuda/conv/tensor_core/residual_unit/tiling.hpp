@@ -12,18 +12,22 @@ namespace polyphase::cuda::tensor_core {
 /// The activations. Plain: LeakyReLU with slopes above 0 and at most 1. Any: with any slopes. Snake: both are Snake.
 enum class UnitKind : int { plain, any, snake };
 
-/// What follows from the number of channels, 32, 64, 96, 128 or 192, and the bytes of an operand's number.
-template <int kChannels_, int kNumberBytes = 2>
+/// What follows from the number of channels, 32, 64, 96, 128 or 192, the bytes of an operand's number, and how many products
+/// of operands make a sum: 1, or 3 for numbers of f32 in two parts. Then a second set of sums takes registers of the first.
+template <int kChannels_, int kNumberBytes = 2, int kPasses_ = 1>
 struct UnitShape {
-  static constexpr int kChannels = kChannels_;
-  static constexpr bool kOfPositions = kChannels % 64 != 0;                                   ///< gemm_m, else channels
-  static constexpr int kPositions = kChannels == 32 ? 512 : kChannels % 96 == 0 ? 128 : 256;  ///< of a block
-  static constexpr int kGroups = kChannels < 128 ? 2 : kChannels == 192 ? 3 : 4;              ///< warpgroups
+  static constexpr int kChannels = kChannels_, kPasses = kPasses_;
+  static constexpr bool kOfPositions = kChannels % 64 != 0;  ///< gemm_m, else channels
+  static constexpr int kSums = kPasses == 3 ? 48 : 64;       ///< of a thread, at most
+  static constexpr int kPositions = kChannels == 32 ? 8 * kSums : kChannels % 96 == 0 ? 128 : 4 * kSums;  ///< of a block
+  static constexpr int kGroups = kChannels < 128 ? 2 : kChannels == 192 ? 3 : 4;                          ///< warpgroups
   static constexpr bool kHasProducer = kChannels % 96 == 0;  ///< a warp that copies the weights; else the warps take turns
   static constexpr int kWarps = 4 * kGroups, kThreads = 32 * (kWarps + (kHasProducer ? 1 : 0));
   static constexpr int kBlocksPerSm = kChannels < 128 ? 2 : 1;
   static constexpr int kVectors = kChannels / 8;                                      ///< of 8 channels
   static constexpr int kOperandVectors = kChannels * kNumberBytes / 16;               ///< of 16 bytes
+  static constexpr int kOperands = kPasses == 3 && kNumberBytes == 2 ? 2 : 1;         ///< high and low parts
+  static constexpr int kWeightParts = kPasses == 1 ? 1 : kNumberBytes == 2 ? 2 : 3;   ///< packed one after another
   static constexpr int kStageDepths = kChannels == 32 ? 2 : kChannels == 96 ? 3 : 4;  ///< products of a stage: two such vectors
   static constexpr int kParts = kOperandVectors / (2 * kStageDepths);                 ///< stages of a tap
   static constexpr int kStageBytes = kStageDepths * 2 * kChannels * 16;
@@ -32,7 +36,15 @@ struct UnitShape {
   static constexpr int kSnakeBytes = 16 * kChannels;          ///< alpha and 1/beta of both activations
   static constexpr int kStagedPitch = kPositions + 8;         ///< of a channel of staged outputs
   static constexpr int kMostBoxes = kChannels == 32 ? 3 : 2;  ///< of the source
-  static constexpr int kMostPieces = kChannels == 192 ? 12 : kChannels == 96 ? 9 : 10;  ///< of a source of f32, of a warp
+  static constexpr int kSourceParts = 2;   ///< of a source of f32, which are in registers one after another
+  /// Of a source of f32, of a warp.
+  static constexpr int kMostPieces = kChannels == 192 ? 12 : kChannels == 96 ? 9 : kPasses == 3 ? 8 : 10;
+};
+
+/// The same for f32 in operands of f16: no source waits in shared memory, so there is room for more stages.
+template <int kChannels, int kPasses>
+struct UnitF32Shape : UnitShape<kChannels, 2, kPasses> {
+  static constexpr int kStages = kChannels == 32 ? 8 : kChannels % 64 == 0 ? 5 : UnitShape<kChannels>::kStages;
 };
 
 inline constexpr int kUnitChannelBytes = 16;  ///< what the sums of a channel need in f32 (f32/scale.cuh)

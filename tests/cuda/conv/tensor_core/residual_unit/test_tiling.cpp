@@ -68,9 +68,8 @@ void check_reads(const ResidualUnit& unit, const UnitTiling& tiling) {
   CHECK((tiling.shared_bytes + 1024) * Shape::kBlocksPerSm <= 233472);
 }
 
-template <int kChannels>
+template <class Shape>
 void check_f32(const ResidualUnit& unit, const UnitTiling& tiling) {
-  using Shape = UnitShape<kChannels>;
   const std::int64_t first = unit.padding(0), second = unit.padding(1);
   // All positions that the first convolution reads are loaded.
   CHECK(tiling.before == first + second);
@@ -83,8 +82,10 @@ void check_f32(const ResidualUnit& unit, const UnitTiling& tiling) {
   // What a warp or a warpgroup stages lies in the operand.
   const int staged = Shape::kOfPositions ? Shape::kGroups * 32 * 68 * 4 : Shape::kWarps * 16 * 40 * 4;
   CHECK(staged <= tiling.pitch * Shape::kVectors * 16);
-  // The operand of marked blocks is twice as large.
-  CHECK(tiling.marked_shared_bytes == tiling.shared_bytes + tiling.pitch * Shape::kVectors * 16);
+  // The numbers of marked blocks have 4 bytes, others have 2 in each operand.
+  const int more_bytes = (4 - 2 * Shape::kOperands) * Shape::kChannels * tiling.pitch;
+  const int fewer_stages = Shape::kStages - UnitShape<Shape::kChannels, 4, Shape::kPasses>::kStages;
+  CHECK(tiling.marked_shared_bytes == tiling.shared_bytes + more_bytes - fewer_stages * Shape::kStageBytes);
   CHECK(tiling.marked_shared_bytes <= 232448);
   CHECK(tiling.tile + 2 * second <= Shape::kPositions);
   CHECK(tiling.tile % 8 == 0);
@@ -101,21 +102,26 @@ TEST_CASE("residual unit: a block of f32 has what its convolutions read") {
         for (const std::int64_t D : {1, 3, 5, 9})
           for (const std::int64_t L : {8, 1000, 55104}) {
             if ((C % 96 == 0 && (!is_snake || K == 11)) || (K == 11 && D == 9)) continue;
-            const ResidualUnit unit{.N = 100,
-                                    .C = C,
-                                    .L = L,
-                                    .K = {K, is_snake ? 1 : K},
-                                    .D = {D, 1},
-                                    .is_snake = is_snake,
-                                    .dtype = DType::f32,
-                                    .precision = Precision::tf32};
+            ResidualUnit unit{.N = 100,
+                              .C = C,
+                              .L = L,
+                              .K = {K, is_snake ? 1 : K},
+                              .D = {D, 1},
+                              .is_snake = is_snake,
+                              .dtype = DType::f32,
+                              .precision = Precision::tf32};
             CAPTURE(C);
             CAPTURE(K);
             CAPTURE(D);
             CAPTURE(L);
             const auto tiling = make_unit_tiling(unit, h200());
             REQUIRE(tiling.has_value());
-            for_channels(C, [&]<int kChannels>() { check_f32<kChannels>(unit, *tiling); });
+            for_channels(C, [&]<int kChannels>() { check_f32<UnitF32Shape<kChannels, 1>>(unit, *tiling); });
+            if (C % 96 == 0) continue;
+            unit.precision = Precision::fp32;
+            const auto in_parts = make_unit_tiling(unit, h200());
+            REQUIRE(in_parts.has_value());
+            for_channels(C, [&]<int kChannels>() { check_f32<UnitF32Shape<kChannels, 3>>(unit, *in_parts); });
           }
 }
 
@@ -159,7 +165,8 @@ TEST_CASE("residual unit: other dtypes, channels, lengths, and what is slower, a
     change(unit);
     return !make_unit_tiling(unit, h200()).has_value();
   };
-  CHECK(refused([](ResidualUnit& unit) { unit.dtype = DType::f32; }));
+  CHECK(refused([](ResidualUnit& unit) { unit.dtype = DType::f32, unit.precision = Precision::ieee; }));
+  CHECK_FALSE(refused([](ResidualUnit& unit) { unit.dtype = DType::f32, unit.precision = Precision::fp32; }));
   CHECK_FALSE(refused([](ResidualUnit& unit) { unit.dtype = DType::f32, unit.precision = Precision::tf32; }));
   CHECK(refused([](ResidualUnit& unit) {
     unit.dtype = DType::f32, unit.precision = Precision::tf32, unit.N = 1, unit.L = (1 << 24) + 8;  // offsets of 32 bits

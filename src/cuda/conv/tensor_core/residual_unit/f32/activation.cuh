@@ -21,8 +21,8 @@ __device__ __forceinline__ void snake_all_near(const float (&v)[8], const OfNumb
     near[i] = snake_near(SnakeAngle<kIs16Bit>(of_number(i).alpha), of_number(i).inverse, v[i], is_far);
 }
 
-/// One of the unit's activations. Like 16-bit results, operands with 11 bits take the hardware's sine.
-template <UnitKind kKind>
+/// One of the unit's activations. Like 16-bit results, operands with 11 bits (kIsTf32) take the hardware's sine.
+template <UnitKind kKind, bool kIsTf32>
 struct UnitF32Activation {
   float slope;
   const SnakePair* pairs;  ///< of all channels, in shared memory
@@ -37,7 +37,12 @@ struct UnitF32Activation {
   /// standard library's functions.
   template <class OfNumber>
   __device__ __forceinline__ void apply(float (&v)[8], const OfNumber& of_number, bool& is_unfit) const {
-    apply_by(v, of_number, [&](float(&near)[8]) { snake_all_near<false>(v, of_number, near, is_unfit); });
+    apply_by(v, of_number, [&]([[maybe_unused]] float(&near)[8]) {
+      if constexpr (kIsTf32)
+        snake_all_near<false>(v, of_number, near, is_unfit);
+      else
+        is_unfit = true;
+    });
   }
 
  protected:
@@ -47,7 +52,7 @@ struct UnitF32Activation {
     if constexpr (kKind == UnitKind::snake) {
       float near[8];
       bool is_far = false;
-      snake_all_near<true>(v, of_number, near, is_far);
+      snake_all_near<kIsTf32>(v, of_number, near, is_far);
       if (is_far) far(near);
 #pragma unroll
       for (int i = 0; i < 8; ++i) v[i] = near[i];
@@ -62,13 +67,13 @@ struct UnitF32Activation {
 };
 
 /// Snake of a number of any magnitude.
-__device__ __noinline__ float snake_of_any(float v, const float* alpha, const float* beta, int channel) {
+static __device__ __noinline__ float snake_of_any(float v, const float* alpha, const float* beta, int channel) {
   return SnakeFunction<float, false>(alpha[channel], beta[channel])(v);
 }
 
 /// The same for blocks that are marked: of any number.
-template <UnitKind kKind>
-struct UnitMarkedActivation : UnitF32Activation<kKind> {
+template <UnitKind kKind, bool kIsTf32>
+struct UnitMarkedActivation : UnitF32Activation<kKind, kIsTf32> {
   const float *alpha, *beta;  ///< in memory
 
   template <class OfNumber>

@@ -1,5 +1,5 @@
 #pragma once
-// A residual unit of f32 tensors in one kernel, to the accuracy of tf32. Host side.
+// A residual unit of f32 tensors in one kernel. Host side.
 
 #include <array>
 
@@ -11,8 +11,10 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Computes the unit, tiled as for f32, on `stream`. Contiguous arrays; `out` is not x.
-void f32_residual_unit(const ResidualUnit& unit, const UnitTiling& tiling, const float* x, const std::array<UnitConv, 2>& convs,
-                       float* out, int device, cudaStream_t stream);
+/// Computes the unit, tiled for this precision, on `stream`. Contiguous arrays; `out` is not x.
+void tf32_residual_unit(const ResidualUnit& unit, const UnitTiling& tiling, const float* x,
+                        const std::array<UnitConv, 2>& convs, float* out, int device, cudaStream_t stream);
+void fp32_residual_unit(const ResidualUnit& unit, const UnitTiling& tiling, const float* x,
+                        const std::array<UnitConv, 2>& convs, float* out, int device, cudaStream_t stream);
 
 }  // namespace polyphase::cuda::tensor_core

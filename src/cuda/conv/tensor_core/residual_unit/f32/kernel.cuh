@@ -1,6 +1,6 @@
 #pragma once
-// A residual unit of f32 to the accuracy of tf32, on wgmma (sm_90a): the kernel of residual_unit/kernel.cuh with operands of
-// f16 that each block of positions scales for itself (scale.cuh).
+// A residual unit of f32 to the accuracy of tf32 or of f32, on wgmma (sm_90a): the kernel of residual_unit/kernel.cuh with
+// operands of f16 that each block of positions scales for itself (scale.cuh).
 //
 // The source goes from memory to registers, where its largest magnitude is found, and is stored scaled; the same happens to the
 // sums of the first convolution. The source is read again where the outputs are stored: added in f32, it would not survive the
@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "cuda/conv/tensor_core/residual_unit/f32/passes.cuh"
 #include "cuda/conv/tensor_core/residual_unit/f32/source.cuh"
 #include "cuda/conv/tensor_core/residual_unit/f32/sums.cuh"
 
@@ -51,14 +52,12 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
   const bool is_lossy[2] = {load_unit_channels<Shape>(packed, 0, channels, thread),
                             load_unit_channels<Shape>(packed, 1, channels + kChannels, thread)};
   if (Shape::kHasProducer && warp == Shape::kWarps) return weights.copy_all(layout, lane);
-  using Activation = UnitF32Activation<kKind>;
+  using Activation = UnitF32Activation<kKind, Shape::kPasses == 1>;
   const Activation before_first{tiling.slope[0], pairs}, before_second{tiling.slope[1], pairs + kChannels / 2};
-  const std::uint32_t operand = layout.base + static_cast<std::uint32_t>(layout.kOperand);
   const auto synchronize = [] { ptx::named_barrier(1, 32 * Shape::kWarps); };
   const auto any_of = [](bool value) { return ptx::named_barrier_or(1, 32 * Shape::kWarps, value); };
-  UnitF32Sums<Shape> sums(tiling, {.operand = operand, .source = operand, .warp = warp, .lane = lane});
-  Ring ring;
-  int done = 0;  // stages of weights
+  UnitProducts<Shape> products{tiling, layout, weights, warp, lane};
+  UnitF32Sums<Shape> sums(tiling, {products.operand(), products.operand(), warp, lane});
   int turn = 0;
 #pragma unroll 1
   for (unsigned index = blockIdx.x; index < blocks; index += gridDim.x, turn ^= 1) {
@@ -72,7 +71,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     for (;; ++attempt) {  // at most twice
       int small = 0;
 #pragma unroll 1
-      for (int half = 0; half < 2; ++half) {
+      for (int half = 0; half < Shape::kSourceParts; ++half) {
         UnitF32Source<Shape> source(warp, half);
         const float own = source.load(tiling, x, block, before_first, lane, is_unfit);
         if (attempt == 0) join_largest(&largest.half[half], own, lane);
@@ -92,9 +91,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     if (thread == 0) largest_of[turn ^ 1] = {};
     is_unfit |= !scale.fits;
 
-    sums.clear();
-    multiply_unit<ScaledF16, Shape>(layout, operand, tiling.pitch, tiling.taps[0], tiling.step[0], warp, lane, weights, done,
-                                    ring, sums);
+    multiply_f16(products, 0, sums);
     const UnitRange middle{tiling.pad - block.begin, tiling.pad - block.begin + tiling.length};
     if (const int small = largest.small[attempt]; small != 0 || is_lossy[0])
       is_unfit |= sums.is_coarse(channels, static_cast<float>(small), middle);
@@ -107,9 +104,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     ptx::fence_async_shared();
     synchronize();
 
-    sums.clear();
-    multiply_unit<ScaledF16, Shape>(layout, operand, tiling.pitch, tiling.taps[1], tiling.step[1], warp, lane, weights, done,
-                                    ring, sums);
+    multiply_f16(products, 1, sums);
     const int count = min(tiling.tile, tiling.length - block.begin);
     if (const int small = largest.small[2]; small != 0 || is_lossy[1])
       is_unfit |= sums.is_coarse(channels + kChannels, static_cast<float>(small), {0, count});

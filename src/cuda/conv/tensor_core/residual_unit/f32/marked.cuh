@@ -1,20 +1,17 @@
 #pragma once
 // The blocks of a residual unit of f32 that one scale does not suit: the kernel of kernel.cuh with operands of tf32, which have
-// the exponents of f32 and take twice the time and the shared memory.
+// the exponents of f32 and take twice the time and the shared memory of one f16.
 //
 // A block's source and middle are multiplied by a power of two, so that few of their numbers are subnormal and no sum
 // overflows: the largest magnitude times the sum of a channel's weights' magnitudes is below 2^102.
 
 #include <cstdint>
 
+#include "cuda/conv/tensor_core/residual_unit/f32/passes.cuh"
 #include "cuda/conv/tensor_core/residual_unit/f32/source.cuh"
 #include "cuda/conv/tensor_core/residual_unit/f32/sums.cuh"
 
 namespace polyphase::cuda::tensor_core {
-
-struct UnitTf32 {
-  static constexpr ptx::Tensor kType = ptx::Tensor::tf32;
-};
 
 /// How many of this thread block's blocks are marked. For all threads.
 __device__ __forceinline__ int count_marked(const unsigned char* __restrict__ marks, unsigned blocks) {
@@ -48,7 +45,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
                                     const __grid_constant__ UnitSnakes<float> snakes, float* __restrict__ out,
                                     const unsigned char* __restrict__ marks) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  constexpr int kChannels = Shape::kChannels;
+  constexpr int kChannels = Shape::kChannels, kParts = Shape::kSourceParts;
   const auto [memory, layout, thread, warp, lane] = unit_thread<Shape>(tiling);
   const auto blocks = static_cast<unsigned>(tiling.blocks);
   wait_for_grid_before();
@@ -67,14 +64,13 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
                           load_marked_channels<kChannels>(packed, 1, channels + kChannels, thread)};
   __syncthreads();
   if (Shape::kHasProducer && warp == Shape::kWarps) return weights.copy_all(layout, lane);
-  using Activation = UnitMarkedActivation<kKind>;
+  using Activation = UnitMarkedActivation<kKind, Shape::kPasses == 1>;
   const Activation before_first{{tiling.slope[0], pairs}, snakes.alpha[0], snakes.beta[0]},
       before_second{{tiling.slope[1], pairs + kChannels / 2}, snakes.alpha[1], snakes.beta[1]};
-  const std::uint32_t operand = layout.base + static_cast<std::uint32_t>(layout.kOperand);
   const auto synchronize = [] { ptx::named_barrier(1, 32 * Shape::kWarps); };
-  UnitF32Sums<Shape> sums(tiling, {.operand = operand, .source = operand, .warp = warp, .lane = lane});
-  Ring ring;
-  int done = 0;  // stages of weights
+  const auto any_of = [](bool value) { return ptx::named_barrier_or(1, 32 * Shape::kWarps, value); };
+  UnitProducts<Shape> products{tiling, layout, weights, warp, lane};
+  UnitF32Sums<Shape> sums(tiling, {products.operand(), products.operand(), warp, lane});
   int turn = 0;
 #pragma unroll 1
   for (unsigned index = blockIdx.x; index < blocks; index += gridDim.x) {
@@ -82,38 +78,37 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     const UnitBlock block(tiling, index);
     UnitLargest& largest = largest_of[turn];
     bool is_unfit = false;  // no number is
+    bool is_infinite = false;
     MarkedScale scale(0, 0);
 #pragma unroll 1
-    for (int i = 0; i < 4; ++i) {  // both halves for their largest number, both to store them
-      UnitF32Source<Shape> source(warp, i % 2);
+    for (int i = 0; i < 2 * kParts; ++i) {  // all parts for their largest number, all to store them
+      UnitF32Source<Shape> source(warp, i % kParts);
       const float own = source.load(tiling, x, block, before_first, lane, is_unfit);
-      if (i < 2) join_largest(&largest.half[0], own, lane);
-      if (i == 1) {
+      is_infinite |= isinf(own);
+      if (i < kParts) join_largest(&largest.half[0], own, lane);
+      if (i == kParts - 1) {
         synchronize();  // no warp stages outputs any more either
         scale = MarkedScale(__uint_as_float(largest.half[0]), targets[0]);
       }
-      if (i >= 2) source.store_tf32(tiling, memory + layout.kOperand, scale.by, lane);
+      if (i >= kParts) source.store_marked(tiling, memory + layout.kOperand, scale.by, lane);
     }
     ptx::fence_async_shared();
-    synchronize();
+    bool has_infinity = any_of(is_infinite);
     turn ^= 1;
     if (thread == 0) largest_of[turn] = {};
 
-    sums.clear();
-    multiply_unit<UnitTf32, Shape>(layout, operand, tiling.pitch, tiling.taps[0], tiling.step[0], warp, lane, weights, done,
-                                   ring, sums);
+    multiply_marked(products, 0, memory, has_infinity, sums);
     sums.finish(channels, scale.inverse, scale.lower);
     const UnitRange middle{tiling.pad - block.begin, tiling.pad - block.begin + tiling.length};
-    join_largest(&largest.middle, sums.activate(before_second, middle, is_unfit), lane);
-    synchronize();  // no warp reads the source's operand any more
+    const float own = sums.activate(before_second, middle, is_unfit);
+    join_largest(&largest.middle, own, lane);
+    has_infinity = any_of(isinf(own));  // no warp reads the source's operand any more
     scale = MarkedScale(__uint_as_float(largest.middle), targets[1]);
-    sums.store_tf32(memory + layout.kOperand, scale.by);
+    sums.store_marked(memory + layout.kOperand, scale.by);
     ptx::fence_async_shared();
     synchronize();
 
-    sums.clear();
-    multiply_unit<UnitTf32, Shape>(layout, operand, tiling.pitch, tiling.taps[1], tiling.step[1], warp, lane, weights, done,
-                                   ring, sums);
+    multiply_marked(products, 1, memory, has_infinity, sums);
     sums.finish(channels + kChannels, scale.inverse, scale.lower);
     synchronize();  // no warp reads the middle any more
     const std::int64_t sample = static_cast<std::int64_t>(block.sample) * kChannels * tiling.length;

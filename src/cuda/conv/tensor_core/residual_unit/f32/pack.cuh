@@ -1,6 +1,7 @@
 #pragma once
 // The weights of a convolution of a residual unit of f32: f16, scaled by output channel, as residual_unit_pack_kernel lays them
-// out, what the sums of each channel need, and tf32 for marked blocks.
+// out, what the sums of each channel need, and tf32 for marked blocks. To the accuracy of f32 (kPasses 3) there are two f16,
+// high and low parts, and three tf32: high parts, low parts, and finite high parts, which meet the low parts of a source.
 
 #include <cstdint>
 
@@ -11,8 +12,9 @@ namespace polyphase::cuda::tensor_core {
 
 inline constexpr int kUnitF32PackThreads = 128;
 
-/// of_channels[co] without bias; tf32[tap][vector of 4 input channels][co][4] and tf32_channels[co] for marked blocks. A block
-/// for each output channel; w (C, C, K).
+/// packed[part][tap][vector of 8 input channels][co][8], of_channels[co] without bias; tf32[part][tap][vector of 4 input
+/// channels][co][4] and tf32_channels[co] for marked blocks. A block for each output channel; w (C, C, K).
+template <int kPasses>
 __global__ void __launch_bounds__(kUnitF32PackThreads)
     f32_residual_unit_pack_kernel(int channels, int taps, const float* __restrict__ w, unsigned char* __restrict__ packed,
                                   UnitChannel* __restrict__ of_channels, float* __restrict__ tf32,
@@ -38,9 +40,21 @@ __global__ void __launch_bounds__(kUnitF32PackThreads)
   ScaledWords words(scale.by);
   for (int i = thread; i < count; i += kUnitF32PackThreads) {
     const int ci = i / taps, tap = i % taps;
-    reinterpret_cast<std::uint16_t*>(packed)[((tap * (channels / 8) + ci / 8) * channels + co) * 8 + ci % 8] =
-        static_cast<std::uint16_t>(words(own[i] * scale.raise(), 0.0F));
-    tf32[((tap * (channels / 4) + ci / 4) * channels + co) * 4 + ci % 4] = ptx::to_finite_tf32(own[i] * lifted.by);
+    auto* const half =
+        reinterpret_cast<std::uint16_t*>(packed) + ((tap * (channels / 8) + ci / 8) * channels + co) * 8 + ci % 8;
+    float* const to = tf32 + ((tap * (channels / 4) + ci / 4) * channels + co) * 4 + ci % 4;
+    const float v = own[i] * lifted.by, high = ptx::to_finite_tf32(v);
+    *to = high;
+    if constexpr (kPasses == 1) {
+      *half = static_cast<std::uint16_t>(words(own[i] * scale.raise(), 0.0F));
+    } else {
+      const std::int64_t part = static_cast<std::int64_t>(taps) * channels * channels;
+      std::uint32_t low = 0;
+      *half = static_cast<std::uint16_t>(words.split(own[i] * scale.raise(), 0.0F, low));
+      half[part] = static_cast<std::uint16_t>(low);
+      to[part] = isfinite(v) ? ptx::to_tf32(v - high) : 0.0F;
+      to[2 * part] = isfinite(v) ? high : 0.0F;
+    }
   }
   const int lossy = __syncthreads_count(words.has_small());
   if (thread != 0) return;

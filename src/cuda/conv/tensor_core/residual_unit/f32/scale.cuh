@@ -1,6 +1,9 @@
 #pragma once
 // The scale of a block's operand, and which sums it is too coarse for.
 //
+// To the accuracy of tf32 an operand is one f16; to that of f32 it is two, v = high + low/2^11, each with 11 bits. What follows
+// is said of one; with two, a loss is smaller by 2^11, and so is what may be lost.
+//
 // A block's numbers are multiplied by a power of two and rounded to f16, which has the 11 bits of tf32. The largest number of
 // the middle becomes one from 2^14 to 2^15. The source's scale is found in one half of the block and leaves room for numbers
 // eight times as large in the other half; where they are larger, the source is loaded again. A number below 2^-14 becomes a
@@ -31,7 +34,7 @@ struct UnitMarkedChannel {
   float inverse, sum;
 };
 
-/// The packed weights of both convolutions, as scaled f16 and as scaled tf32, and their biases, which may be null.
+/// The packed weights of both convolutions, as scaled f16 and as scaled tf32 (pack.cuh), and their biases, which may be null.
 struct UnitF32Weights {
   const unsigned char *weights[2], *of_marked[2];
   const UnitChannel* channels[2];
@@ -112,6 +115,14 @@ struct ScaledWords {
     least = min(least, min((__float_as_uint(a) << 1) - 1, (__float_as_uint(b) << 1) - 1));
     const __half2 pair = __floats2half2_rn(a, b);
     return *reinterpret_cast<const std::uint32_t*>(&pair);
+  }
+  /// The same; `low_parts` become those of what rounding took.
+  [[nodiscard]] __device__ __forceinline__ std::uint32_t split(float low, float high, std::uint32_t& low_parts) {
+    const std::uint32_t word = (*this)(low, high);
+    const float2 rounded = __half22float2(*reinterpret_cast<const __half2*>(&word));
+    const __half2 rest = __floats2half2_rn((low * scale - rounded.x) * 0x1p11F, (high * scale - rounded.y) * 0x1p11F);
+    low_parts = *reinterpret_cast<const std::uint32_t*>(&rest);
+    return word;
   }
   /// Whether one has lost bits: it is below 2^-14.
   [[nodiscard]] __device__ __forceinline__ bool has_small() const { return least < kBound; }

@@ -3,20 +3,20 @@
 
 #include <cstdint>
 
+#include "cuda/conv/tensor_core/residual_unit/f32/marked_number.cuh"
 #include "cuda/conv/tensor_core/residual_unit/f32/scale.cuh"
 #include "cuda/conv/tensor_core/residual_unit/kernel.cuh"
-#include "cuda/ptx/tf32.cuh"
 
 namespace polyphase::cuda::tensor_core {
 
-/// Half of a warp's pieces of 32 positions: a lane has 8 channels of a position in each.
+/// A part of a warp's pieces of 32 positions: a lane has 8 channels of a position in each.
 template <class Shape>
 struct UnitF32Source {
-  static constexpr int kPieces = (Shape::kMostPieces + 1) / 2;
+  static constexpr int kPieces = (Shape::kMostPieces + Shape::kSourceParts - 1) / Shape::kSourceParts;
   float values[kPieces][8];
   int first;  ///< piece of this warp
 
-  __device__ __forceinline__ UnitF32Source(int warp, int half) : first(warp + half * kPieces * Shape::kWarps) {}
+  __device__ __forceinline__ UnitF32Source(int warp, int part) : first(warp + part * kPieces * Shape::kWarps) {}
   /// Loads and activates; numbers outside the sample are zeros. Returns the largest magnitude.
   template <class Activation>
   __device__ __forceinline__ float load(const UnitTiling& tiling, const float* __restrict__ x, const UnitBlock& block,
@@ -60,12 +60,21 @@ struct UnitF32Source {
     for (int i = 0; i < kPieces; ++i) {
       const int piece = first + i * Shape::kWarps, position = piece / Shape::kVectors * 32 + lane;
       uint4 vector;
-      vector.x = words(values[i][0], values[i][1]);
-      vector.y = words(values[i][2], values[i][3]);
-      vector.z = words(values[i][4], values[i][5]);
-      vector.w = words(values[i][6], values[i][7]);
-      if (position < tiling.pitch)
-        *reinterpret_cast<uint4*>(operand + (piece % Shape::kVectors * tiling.pitch + position) * 16) = vector;
+      auto* const to = reinterpret_cast<uint4*>(operand + (piece % Shape::kVectors * tiling.pitch + position) * 16);
+      if constexpr (Shape::kOperands == 2) {
+        uint4 low;
+        vector.x = words.split(values[i][0], values[i][1], low.x);
+        vector.y = words.split(values[i][2], values[i][3], low.y);
+        vector.z = words.split(values[i][4], values[i][5], low.z);
+        vector.w = words.split(values[i][6], values[i][7], low.w);
+        if (position < tiling.pitch) to[UnitLayout<Shape>::operand_bytes(tiling) / 16] = low;
+      } else {
+        vector.x = words(values[i][0], values[i][1]);
+        vector.y = words(values[i][2], values[i][3]);
+        vector.z = words(values[i][4], values[i][5]);
+        vector.w = words(values[i][6], values[i][7]);
+      }
+      if (position < tiling.pitch) *to = vector;
     }
     int small = 0;
     if (words.has_small()) {
@@ -76,8 +85,9 @@ struct UnitF32Source {
     }
     return small;
   }
-  /// Stores the scaled numbers as tf32: an operand of vectors of 4 channels.
-  __device__ __forceinline__ void store_tf32(const UnitTiling& tiling, unsigned char* operand, float scale, int lane) const {
+  /// Stores the scaled numbers as MarkedNumber: an operand of vectors of 4 channels.
+  __device__ __forceinline__ void store_marked(const UnitTiling& tiling, unsigned char* operand, float scale, int lane) const {
+    using Number = MarkedNumber<Shape>;
 #pragma unroll
     for (int i = 0; i < kPieces; ++i) {
       const int piece = first + i * Shape::kWarps, position = piece / Shape::kVectors * 32 + lane;
@@ -86,8 +96,8 @@ struct UnitF32Source {
       for (int half = 0; half < 2; ++half) {
         const float* const own = values[i] + 4 * half;
         *reinterpret_cast<float4*>(operand + ((piece % Shape::kVectors * 2 + half) * tiling.pitch + position) * 16) =
-            make_float4(ptx::to_finite_tf32(own[0] * scale), ptx::to_finite_tf32(own[1] * scale),
-                        ptx::to_finite_tf32(own[2] * scale), ptx::to_finite_tf32(own[3] * scale));
+            make_float4(Number::of(own[0] * scale), Number::of(own[1] * scale), Number::of(own[2] * scale),
+                        Number::of(own[3] * scale));
       }
     }
   }

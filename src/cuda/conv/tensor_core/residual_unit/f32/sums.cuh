@@ -6,12 +6,12 @@
 #include <type_traits>
 
 #include "cuda/conv/tensor_core/residual_unit/f32/activation.cuh"
+#include "cuda/conv/tensor_core/residual_unit/f32/marked_number.cuh"
 #include "cuda/conv/tensor_core/residual_unit/f32/scale.cuh"
 #include "cuda/conv/tensor_core/residual_unit/kernel.cuh"
 #include "cuda/conv/tensor_core/residual_unit/sums.cuh"
 #include "cuda/ptx/load.cuh"
 #include "cuda/ptx/mbarrier.cuh"
-#include "cuda/ptx/tf32.cuh"
 
 namespace polyphase::cuda::tensor_core {
 
@@ -23,6 +23,26 @@ __device__ __forceinline__ float4* four_at(float* sample, std::uint32_t at) {
   return reinterpret_cast<float4*>(reinterpret_cast<unsigned char*>(sample) + at * 4);
 }
 
+/// From an operand to that of the low parts, in bytes.
+template <class Shape>
+__device__ __forceinline__ std::uint32_t low_operand(const UnitTiling& tiling) {
+  return static_cast<std::uint32_t>(UnitLayout<Shape>::operand_bytes(tiling));
+}
+
+/// words = four matrices of the scaled sums; low = their low parts, if the operand has them.
+template <class Shape, int kSums>
+__device__ __forceinline__ void scale_matrices(ScaledWords& scaled, const float (&sums)[kSums], int step,
+                                               std::uint32_t (&words)[4], [[maybe_unused]] std::uint32_t (&low)[4]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int at = sum_of_matrix(step, i);
+    if constexpr (Shape::kOperands == 2)
+      words[i] = scaled.split(sums[at], sums[at + 1], low[i]);
+    else
+      words[i] = scaled(sums[at], sums[at + 1]);
+  }
+}
+
 /// Which positions of the block count, [begin, end).
 struct UnitRange {
   int begin, end;
@@ -32,22 +52,19 @@ struct UnitRange {
 template <class Shape>
 struct UnitF32SumsOfChannels : UnitSumsOfChannels<__half, Shape> {
   using Base = UnitSumsOfChannels<__half, Shape>;
-  using Base::channel, Base::first, Base::lane, Base::sums, Base::tiling, Base::to_middle;
+  using Base::channel, Base::first, Base::kSums, Base::lane, Base::sums, Base::tiling, Base::to_middle;
   static constexpr int kColumns = 32, kPitch = kColumns + 8;  // of what a warp stages at a time
   int warp;
 
   __device__ __forceinline__ UnitF32SumsOfChannels(const UnitTiling& of, const UnitPlaces& at) : Base(of, at), warp(at.warp) {}
-  __device__ __forceinline__ void clear() {
-#pragma unroll
-    for (float& sum : sums) sum = 0;
-  }
+  [[nodiscard]] __device__ __forceinline__ float& at(int i) { return sums[i]; }
   /// Whether a sum that counts may have lost too much, when `small` numbers of the block have lost bits.
   [[nodiscard]] __device__ __forceinline__ bool is_coarse(const UnitChannel* channels, float small,
                                                           const UnitRange& range) const {
     const float least[2] = {least_sum(channels[channel + lane / 4], small), least_sum(channels[channel + 8 + lane / 4], small)};
     bool is_coarse = false;
 #pragma unroll
-    for (int i = 0; i < 64; ++i)
+    for (int i = 0; i < kSums; ++i)
       is_coarse |= !(fabsf(sums[i]) >= least[i / 2 % 2]) && range.has(first + i / 4 * 8 + 2 * (lane % 4) + i % 2);
     return is_coarse;
   }
@@ -56,7 +73,7 @@ struct UnitF32SumsOfChannels : UnitSumsOfChannels<__half, Shape> {
     UnitChannel of[2] = {channels[channel + lane / 4], channels[channel + 8 + lane / 4]};
     for (UnitChannel& one : of) one.inverse *= lower;
 #pragma unroll
-    for (int i = 0; i < 64; ++i) sums[i] = fmaf(sums[i] * inverse, of[i / 2 % 2].inverse, of[i / 2 % 2].bias);
+    for (int i = 0; i < kSums; ++i) sums[i] = fmaf(sums[i] * inverse, of[i / 2 % 2].inverse, of[i / 2 % 2].bias);
   }
   /// Activates the sums, those outside the range become zeros. Returns the largest magnitude.
   template <class Activation>
@@ -65,7 +82,7 @@ struct UnitF32SumsOfChannels : UnitSumsOfChannels<__half, Shape> {
     const bool is_whole = range.begin <= first && range.end >= first + Base::kPositions;
     float largest = 0;
 #pragma unroll
-    for (int group = 0; group < 8; ++group) {
+    for (int group = 0; group < kSums / 8; ++group) {
       float v[8];
       float* const own = sums + 8 * group;
 #pragma unroll
@@ -94,13 +111,11 @@ struct UnitF32SumsOfChannels : UnitSumsOfChannels<__half, Shape> {
     ScaledWords scaled(scale.by);
 #pragma unroll
     for (int step = 0; step < Base::kSteps; ++step) {
-      std::uint32_t words[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int at = sum_of_matrix(step, i);
-        words[i] = scaled(sums[at], sums[at + 1]);
-      }
+      std::uint32_t words[4], low[4];
+      scale_matrices<Shape>(scaled, sums, step, words, low);
       ptx::store_matrices_transposed(to_middle + step * 256, words);
+      if constexpr (Shape::kOperands == 2)
+        ptx::store_matrices_transposed(to_middle + low_operand<Shape>(tiling) + step * 256, low);
     }
     int small = 0;
     if (scaled.has_small()) {
@@ -109,13 +124,13 @@ struct UnitF32SumsOfChannels : UnitSumsOfChannels<__half, Shape> {
     }
     return small;
   }
-  /// Stores the scaled sums as tf32: an operand of vectors of 4 channels.
-  __device__ __forceinline__ void store_tf32(unsigned char* operand, float scale) const {
+  /// Stores the scaled sums as MarkedNumber: an operand of vectors of 4 channels.
+  __device__ __forceinline__ void store_marked(unsigned char* operand, float scale) const {
     const int own = channel + lane / 4, position = first + 2 * (lane % 4);
     auto* const to = reinterpret_cast<float*>(operand) + (own / 4 * tiling.pitch + position) * 4 + own % 4;
 #pragma unroll
-    for (int i = 0; i < 64; ++i)
-      to[i / 2 % 2 * 8 * tiling.pitch + i / 4 * 32 + i % 2 * 4] = ptx::to_finite_tf32(sums[i] * scale);
+    for (int i = 0; i < kSums; ++i)
+      to[i / 2 % 2 * 8 * tiling.pitch + i / 4 * 32 + i % 2 * 4] = MarkedNumber<Shape>::of(sums[i] * scale);
   }
   /// out = sums + x for `count` outputs from `begin` on of a sample's rows. `staged`: the operand's memory, which no warp
   /// reads.
@@ -158,16 +173,12 @@ template <class Shape>
 struct UnitF32SumsOfPositions : UnitSumsOfPositions<__half, Shape> {
   using Base = UnitSumsOfPositions<__half, Shape>;
   using Base::kBlocks, Base::kSteps, Base::first, Base::position, Base::lane, Base::sums, Base::tiling, Base::to_middle;
+  static constexpr int kOfBlock = Shape::kChannels / 2, kSums = kBlocks * kOfBlock;
   static constexpr int kPitch = 64 + 4;  // of a channel of what a warpgroup stages at a time
   int warp;
 
   __device__ __forceinline__ UnitF32SumsOfPositions(const UnitTiling& of, const UnitPlaces& at) : Base(of, at), warp(at.warp) {}
-  __device__ __forceinline__ void clear() {
-#pragma unroll
-    for (auto& block : sums)
-#pragma unroll
-      for (float& sum : block) sum = 0;
-  }
+  [[nodiscard]] __device__ __forceinline__ float& at(int i) { return sums[i / kOfBlock][i % kOfBlock]; }
   [[nodiscard]] __device__ __forceinline__ bool is_coarse(const UnitChannel* channels, float small,
                                                           const UnitRange& range) const {
     bool is_coarse = false;
@@ -232,13 +243,11 @@ struct UnitF32SumsOfPositions : UnitSumsOfPositions<__half, Shape> {
     for (int block = 0; block < kBlocks; ++block)
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
-        std::uint32_t words[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const int at = sum_of_matrix(step, i);
-          words[i] = scaled(sums[block][at], sums[block][at + 1]);
-        }
-        ptx::store_matrices(to_middle + static_cast<std::uint32_t>((2 * step * tiling.pitch + block * 64) * 16), words);
+        std::uint32_t words[4], low[4];
+        scale_matrices<Shape>(scaled, sums[block], step, words, low);
+        const std::uint32_t to = to_middle + static_cast<std::uint32_t>((2 * step * tiling.pitch + block * 64) * 16);
+        ptx::store_matrices(to, words);
+        if constexpr (Shape::kOperands == 2) ptx::store_matrices(to + low_operand<Shape>(tiling), low);
       }
     int small = 0;
     if (scaled.has_small()) {
@@ -249,14 +258,15 @@ struct UnitF32SumsOfPositions : UnitSumsOfPositions<__half, Shape> {
     }
     return small;
   }
-  __device__ __forceinline__ void store_tf32(unsigned char* operand, float scale) const {
+  __device__ __forceinline__ void store_marked(unsigned char* operand, float scale) const {
+    using Number = MarkedNumber<Shape>;
     auto* const to = reinterpret_cast<float*>(operand) + (lane % 4 / 2 * tiling.pitch + position) * 4 + lane % 2 * 2;
 #pragma unroll
     for (int block = 0; block < kBlocks; ++block)
 #pragma unroll
       for (int i = 0; i < Shape::kChannels / 2; i += 2)
         *reinterpret_cast<float2*>(to + (i / 4 * 2 * tiling.pitch + block * 64 + i / 2 % 2 * 8) * 4) =
-            make_float2(ptx::to_finite_tf32(sums[block][i] * scale), ptx::to_finite_tf32(sums[block][i + 1] * scale));
+            make_float2(Number::of(sums[block][i] * scale), Number::of(sums[block][i + 1] * scale));
   }
   __device__ __forceinline__ void store(unsigned char* staged, const float* __restrict__ x, float* __restrict__ out, int begin,
                                         int count) const {
@@ -264,12 +274,12 @@ struct UnitF32SumsOfPositions : UnitSumsOfPositions<__half, Shape> {
     const int group = warp / 4, thread = warp % 4 * 32 + lane, row = thread / 16, column = thread % 16 * 4;
     float* const own = reinterpret_cast<float*>(staged) + group * kAtOnce * kPitch;
     const auto synchronize = [&] { ptx::named_barrier(2 + group, 128); };
-    constexpr int kRows = 4, kOfBlock = Shape::kChannels / kAtOnce, kParts = kBlocks * kOfBlock;
-    const auto exists = [&](int part) { return first + part / kOfBlock * 64 + column < count; };
+    constexpr int kRows = 4, kTimes = Shape::kChannels / kAtOnce, kParts = kBlocks * kTimes;
+    const auto exists = [&](int part) { return first + part / kTimes * 64 + column < count; };
     const auto length = static_cast<std::uint32_t>(tiling.length);
     const auto place = [&](int part, int r) {
-      return static_cast<std::uint32_t>(part % kOfBlock * kAtOnce + row + 8 * r) * length +
-             static_cast<std::uint32_t>(begin + first + part / kOfBlock * 64 + column);
+      return static_cast<std::uint32_t>(part % kTimes * kAtOnce + row + 8 * r) * length +
+             static_cast<std::uint32_t>(begin + first + part / kTimes * 64 + column);
     };
     float4 added[2][kRows];
     const auto load = [&](int part) {
@@ -283,7 +293,7 @@ struct UnitF32SumsOfPositions : UnitSumsOfPositions<__half, Shape> {
 #pragma unroll
       for (int i = 0; i < 16; ++i)
         own[(i / 4 * 8 + 2 * (lane % 4) + i % 2) * kPitch + warp % 4 * 16 + lane / 4 + i / 2 % 2 * 8] =
-            sums[part / kOfBlock][part % kOfBlock * 16 + i];
+            sums[part / kTimes][part % kTimes * 16 + i];
       synchronize();
 #pragma unroll
       for (int r = 0; r < 4; ++r) {

@@ -1,4 +1,4 @@
-// Residual units of f32 to the accuracy of tf32.
+// Residual units of f32 to the accuracy of tf32 and of f32.
 
 #include "cuda/conv/tensor_core/residual_unit/f32/f32.hpp"
 
@@ -22,7 +22,8 @@ using namespace polyphase::testing;
 
 namespace {
 
-ResidualUnit unit_of(std::int64_t N, std::int64_t C, std::int64_t L, std::int64_t K, std::int64_t D, bool is_snake = false) {
+ResidualUnit unit_of(Precision precision, std::int64_t N, std::int64_t C, std::int64_t L, std::int64_t K, std::int64_t D,
+                     bool is_snake = false) {
   return {.N = N,
           .C = C,
           .L = L,
@@ -31,12 +32,21 @@ ResidualUnit unit_of(std::int64_t N, std::int64_t C, std::int64_t L, std::int64_
           .slope = {kSlope, kSlope},
           .is_snake = is_snake,
           .dtype = DType::f32,
-          .precision = Precision::tf32};
+          .precision = precision};
 }
 
-/// What the steps in tf32 may be wrong by, with one rounding error of 2^-12 for each operand: number by number.
+constexpr std::array kPrecisions{Precision::fp32, Precision::tf32};
+
+/// Whether there is a kernel for the unit.
+bool is_offered(Precision precision, std::int64_t C, bool is_snake) {
+  return C % 96 != 0 || (is_snake && precision == Precision::tf32);
+}
+
+/// What the steps may be wrong by, number by number: in tf32 with one rounding error of 2^-12 for each operand, in fp32 with
+/// 2^-20 of each product (docs/precision.md).
 Tensor largest_errors(const ResidualUnit& unit, const UnitOperands& operands) {
   const NoGradGuard no_grad;
+  const double of_product = unit.precision == Precision::tf32 ? 0x1p-11 : 0x1p-20;
   const auto rounded = [](const Tensor& tensor) { return tensor.defined() ? tensor.to(DType::f32).to(DType::f64) : tensor; };
   const Tensor x = rounded(operands.x);
   const auto activated = [&](const Tensor& v, std::size_t i) {
@@ -47,15 +57,15 @@ Tensor largest_errors(const ResidualUnit& unit, const UnitOperands& operands) {
   const auto options = [&](std::size_t i) { return Conv1dOptions{.padding = unit.padding(i), .dilation = unit.D[i]}; };
   const Tensor read = activated(x, 0), w0 = rounded(operands.weights[0]), b0 = rounded(operands.biases[0]);
   const Tensor middle = conv1d(read, w0, b0, options(0));
-  const Tensor of_middle = conv1d(absolute(read), absolute(w0), absolute(b0), options(0)) * 0x1p-11;
+  const Tensor of_middle = conv1d(absolute(read), absolute(w0), absolute(b0), options(0)) * of_product;
   // The derivative of Snake: 1 + alpha/beta at most.
   double steepest = 1;
   if (unit.is_snake)
     for (std::size_t c = 0; c < static_cast<std::size_t>(unit.C); ++c)
       steepest = std::max(steepest, 1 + operands.alphas[1].to_vector<double>()[c] / operands.betas[1].to_vector<double>()[c]);
-  const Tensor of_read = of_middle * steepest + absolute(activated(middle, 1)) * 0x1p-11;
+  const Tensor of_read = of_middle * steepest + absolute(activated(middle, 1)) * of_product;
   const Tensor w1 = absolute(rounded(operands.weights[1])), b1 = absolute(rounded(operands.biases[1]));
-  return conv1d(of_read, w1, b1.defined() ? b1 * 0x1p-11 : b1, options(1)) * 1.02 + absolute(x) * 0x1p-22;
+  return conv1d(of_read, w1, b1.defined() ? b1 * of_product : b1, options(1)) * 1.02 + absolute(x) * 0x1p-22;
 }
 
 /// The largest error in units of what is allowed.
@@ -98,44 +108,74 @@ TEST_CASE("residual unit of f32: sums of small integers are exact") {
                                 {128, 3, 1, 1000, 80, false}, {32, 7, 9, 2000, 20, true},   {64, 7, 9, 3000, 3, true},
                                 {96, 7, 1, 8, 3, true},       {96, 7, 3, 248, 140, true},   {96, 7, 9, 5000, 20, true},
                                 {128, 7, 9, 2000, 20, true},  {192, 7, 1, 136, 140, true},  {192, 7, 9, 4000, 10, true}};
-  for (const Case& c : thinned(cases)) {
-    CAPTURE(c.C);
-    CAPTURE(c.K);
-    CAPTURE(c.D);
-    CAPTURE(c.L);
-    CAPTURE(c.is_snake);
-    check_exact(unit_of(c.N, c.C, c.L, c.K, c.D, c.is_snake));
-  }
+  for (const Case& c : thinned(cases))
+    for (const Precision precision : kPrecisions) {
+      if (!is_offered(precision, c.C, c.is_snake)) continue;
+      CAPTURE(precision);
+      CAPTURE(c.C);
+      CAPTURE(c.K);
+      CAPTURE(c.D);
+      CAPTURE(c.L);
+      CAPTURE(c.is_snake);
+      check_exact(unit_of(precision, c.N, c.C, c.L, c.K, c.D, c.is_snake));
+    }
 }
 
-TEST_CASE("residual unit of f32: random numbers are within tf32's error, with the same bits every time") {
+TEST_CASE("residual unit of f32: fp32 keeps integers of 16 bits") {
   if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
-  for (const bool is_snake : {false, true})
-    for (const std::int64_t C : {32, 64, 96, 128, 192}) {
-      if (C % 96 == 0 && !is_snake) continue;
-      const ResidualUnit unit = unit_of(4, C, 1200, 7, 3, is_snake);
-      const UnitOperands operands = random_operands(unit);
+  for (const std::int64_t C : {32, 64, 128})
+    for (const double outlier : {0.0, 1e30}) {  // with it the block is marked
+      const ResidualUnit unit = unit_of(Precision::fp32, 3, C, 1000, 7, 5);
+      UnitOperands operands = integer_operands(unit, 4, true);
+      std::vector<double> x = uniform_f64(operands.x.shape(), -0x1p15, 0x1p15, 9).to_vector<double>();
+      for (double& value : x) value = 2 * std::round(value);
+      if (outlier != 0) x[0] = outlier;
+      operands.x = Tensor::from_vector(x, operands.x.shape());
+      const std::vector<double> got = f64_values(computed(unit, operands)),
+                                exact = f64_values(in_steps(unit, operands, DType::f64));
       CAPTURE(C);
-      CAPTURE(is_snake);
-      const double error = worst(unit, operands);
-      MESSAGE(C, " channels", is_snake ? ", Snake" : "", ": ", error, " of what is allowed");
-      CHECK(error <= 1);
-      const std::vector<double> first = f64_values(computed(unit, operands));
-      for (int run = 0; run < (is_reduced() ? 1 : 20); ++run) CHECK(f64_values(computed(unit, operands)) == first);
+      CAPTURE(outlier);
+      // Sums of larger numbers are those that read the outlier.
+      for (std::size_t i = 0; i < got.size(); ++i)
+        if (std::abs(exact[i]) < 0x1p24 && got[i] != exact[i]) {
+          FAIL_CHECK("at ", i, ": ", got[i], " instead of ", exact[i]);
+          break;
+        }
     }
+}
+
+TEST_CASE("residual unit of f32: random numbers are within the precision's error, with the same bits every time") {
+  if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
+  for (const Precision precision : kPrecisions)
+    for (const bool is_snake : {false, true})
+      for (const std::int64_t C : {32, 64, 96, 128, 192}) {
+        if (!is_offered(precision, C, is_snake)) continue;
+        const ResidualUnit unit = unit_of(precision, 4, C, 1200, 7, 3, is_snake);
+        const UnitOperands operands = random_operands(unit);
+        CAPTURE(precision);
+        CAPTURE(C);
+        CAPTURE(is_snake);
+        const double error = worst(unit, operands);
+        MESSAGE(precision, ", ", C, " channels", is_snake ? ", Snake" : "", ": ", error, " of what is allowed");
+        CHECK(error <= 1);
+        const std::vector<double> first = f64_values(computed(unit, operands));
+        for (int run = 0; run < (is_reduced() ? 1 : 20); ++run) CHECK(f64_values(computed(unit, operands)) == first);
+      }
 }
 
 TEST_CASE("residual unit of f32: convolutions of different sizes, slopes of any kind") {
   if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
-  for (const std::int64_t C : {32, 64, 128})
-    for (const std::array<double, 2>& slopes : std::vector<std::array<double, 2>>{{0, 0}, {1, 1}, {2, -1}, {0.5, 0}}) {
-      ResidualUnit unit = unit_of(20, C, 600, 7, 1);
-      unit.K[1] = 3, unit.D[1] = 4, unit.slope = slopes;
-      const UnitOperands operands = integer_operands(unit, 3, true);
-      CAPTURE(C);
-      CAPTURE(slopes[0]);
-      CHECK(max_difference(computed(unit, operands), in_steps(unit, operands, DType::f64)) == 0);
-    }
+  for (const Precision precision : kPrecisions)
+    for (const std::int64_t C : {32, 64, 128})
+      for (const std::array<double, 2>& slopes : std::vector<std::array<double, 2>>{{0, 0}, {1, 1}, {2, -1}, {0.5, 0}}) {
+        ResidualUnit unit = unit_of(precision, 20, C, 600, 7, 1);
+        unit.K[1] = 3, unit.D[1] = 4, unit.slope = slopes;
+        const UnitOperands operands = integer_operands(unit, 3, true);
+        CAPTURE(precision);
+        CAPTURE(C);
+        CAPTURE(slopes[0]);
+        CHECK(max_difference(computed(unit, operands), in_steps(unit, operands, DType::f64)) == 0);
+      }
 }
 
 TEST_CASE("residual unit of f32: numbers of very different magnitudes are as accurate as others") {
@@ -190,69 +230,79 @@ TEST_CASE("residual unit of f32: numbers of very different magnitudes are as acc
       {"hardly any first weights", [](UnitOperands& o) { o.weights[0] = o.weights[0] * 1e-43; }},
   };
   for (const Kind& kind : thinned(kinds))
-    for (const I C : {32, 64, 96, 128, 192}) {
-      const ResidualUnit unit = unit_of(2, C, 1000, 3, 5, C % 96 == 0);
-      UnitOperands operands = random_operands(unit);
-      for (Tensor& bias : operands.biases) bias = {};
-      kind.change(operands);
-      CAPTURE(kind.name);
-      CAPTURE(C);
-      CHECK(worst(unit, operands) <= 1);
-    }
+    for (const Precision precision : kPrecisions)
+      for (const I C : {32, 64, 96, 128, 192}) {
+        if (!is_offered(precision, C, C % 96 == 0)) continue;
+        const ResidualUnit unit = unit_of(precision, 2, C, 1000, 3, 5, C % 96 == 0);
+        UnitOperands operands = random_operands(unit);
+        for (Tensor& bias : operands.biases) bias = {};
+        kind.change(operands);
+        CAPTURE(kind.name);
+        CAPTURE(precision);
+        CAPTURE(C);
+        CHECK(worst(unit, operands) <= 1);
+      }
 }
 
 TEST_CASE("residual unit of f32: Snake far from zero, and with beta zero") {
   if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
-  for (const std::int64_t C : {32, 96, 192})
-    for (const double largest : {200.0, 1e9}) {
-      const ResidualUnit unit = unit_of(2, C, 512, 7, 1, true);
-      UnitOperands operands = random_operands(unit);
-      operands.x = operands.x * largest;
-      CAPTURE(C);
-      CAPTURE(largest);
-      // The sine of numbers that are rounded at this magnitude says little.
-      if (largest < 1e6) CHECK(worst(unit, operands) <= 1);
-      check_beta_zero(unit, operands);
-    }
+  for (const Precision precision : kPrecisions)
+    for (const std::int64_t C : {32, 96, 192})
+      for (const double largest : {200.0, 1e9}) {
+        if (!is_offered(precision, C, true)) continue;
+        const ResidualUnit unit = unit_of(precision, 2, C, 512, 7, 1, true);
+        UnitOperands operands = random_operands(unit);
+        operands.x = operands.x * largest;
+        CAPTURE(precision);
+        CAPTURE(C);
+        CAPTURE(largest);
+        // The sine of numbers that are rounded at this magnitude says little.
+        if (largest < 1e6) CHECK(worst(unit, operands) <= 1);
+        check_beta_zero(unit, operands);
+      }
 }
 
 TEST_CASE("residual unit of f32: NaN and infinity reach what reads them, and nothing else, nor the next call") {
   if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
-  const ResidualUnit unit = unit_of(140, 64, 504, 3, 5);
-  const UnitOperands operands = random_operands(unit);
-  const std::vector<double> clean = f64_values(computed(unit, operands));
-  for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
-    std::vector<double> x = operands.x.to_vector<double>();
-    const std::int64_t at = 250;  // of sample 7, at the edge of two blocks
-    x[static_cast<std::size_t>((7 * 64 + 3) * 504 + at)] = bad;
-    UnitOperands spoilt = operands;
-    spoilt.x = Tensor::from_vector(x, operands.x.shape());
-    const std::vector<double> y = f64_values(computed(unit, spoilt));
-    for (std::size_t i = 0; i < y.size(); ++i) {
-      const auto l = static_cast<std::int64_t>(i % 504), sample = static_cast<std::int64_t>(i / 504 / 64);
-      // Three taps of 5, then three of 1: -6 to -4, -1 to 1, 4 to 6.
-      const std::int64_t d = std::abs(l - at);
-      const bool is_reached = sample == 7 && (d <= 1 || (d >= 4 && d <= 6));
-      // Blocks with an infinity are computed by another kernel.
-      if (std::isfinite(y[i]) == is_reached || (!is_reached && std::abs(y[i] - clean[i]) > (sample == 7 ? 0.02 : 0))) {
-        FAIL_CHECK(bad, " in sample ", sample, ", position ", l, ": ", y[i], " instead of ", clean[i]);
-        break;
+  const UnitOperands operands = random_operands(unit_of(Precision::fp32, 140, 64, 504, 3, 5));
+  for (const Precision precision : kPrecisions) {
+    const ResidualUnit unit = unit_of(precision, 140, 64, 504, 3, 5);
+    const std::vector<double> clean = f64_values(computed(unit, operands));
+    for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+      std::vector<double> x = operands.x.to_vector<double>();
+      const std::int64_t at = 250;  // of sample 7, at the edge of two blocks
+      x[static_cast<std::size_t>((7 * 64 + 3) * 504 + at)] = bad;
+      UnitOperands spoilt = operands;
+      spoilt.x = Tensor::from_vector(x, operands.x.shape());
+      const std::vector<double> y = f64_values(computed(unit, spoilt));
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        const auto l = static_cast<std::int64_t>(i % 504), sample = static_cast<std::int64_t>(i / 504 / 64);
+        // Three taps of 5, then three of 1: -6 to -4, -1 to 1, 4 to 6.
+        const std::int64_t d = std::abs(l - at);
+        const bool is_reached = sample == 7 && (d <= 1 || (d >= 4 && d <= 6));
+        // Blocks with an infinity are computed by another kernel.
+        if (std::isfinite(y[i]) == is_reached ||
+            (!is_reached && std::abs(y[i] - clean[i]) > (sample == 7 ? (precision == Precision::tf32 ? 0.02 : 1e-5) : 0))) {
+          FAIL_CHECK(bad, " in sample ", sample, ", position ", l, ": ", y[i], " instead of ", clean[i]);
+          break;
+        }
       }
+      CHECK(f64_values(computed(unit, operands)) == clean);
     }
-    CHECK(f64_values(computed(unit, operands)) == clean);
   }
 }
 
 TEST_CASE("residual unit of f32: ReLU makes zeros of negative infinity") {
   if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
-  for (const std::int64_t C : {32, 64}) {
-    ResidualUnit unit = unit_of(70, C, 504, 3, 1);
-    unit.slope = {0, 0};
-    check_relu_of_infinity(unit);
-  }
+  for (const Precision precision : kPrecisions)
+    for (const std::int64_t C : {32, 64}) {
+      ResidualUnit unit = unit_of(precision, 70, C, 504, 3, 1);
+      unit.slope = {0, 0};
+      check_relu_of_infinity(unit);
+    }
 }
 
-TEST_CASE("residual unit of f32: residual_unit() uses it in tf32 alone, and a recorded graph follows new weights") {
+TEST_CASE("residual unit of f32: residual_unit() uses it but in ieee, and a recorded graph follows new weights") {
   if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
   const DeviceGuard on_gpu(Device::cuda(0));
   const NoGradGuard no_grad;
@@ -262,14 +312,19 @@ TEST_CASE("residual unit of f32: residual_unit() uses it in tf32 alone, and a re
   const Tensor x = make({140, 64, 256}, 1), b = make({64}, 2);
   Tensor w1 = make({64, 64, 3}, 3), w2 = make({64, 64, 3}, 4), y;
   const auto run = [&] { return residual_unit(x, {w1, b, 1, {}}, {w2, b, 1, {}}); };
-  const std::vector<double> in_fp32 = f64_values(run());
-  const PrecisionGuard guard(Precision::tf32);
-  const Tensor out = Tensor::empty_like(x);
-  ResidualUnit unit = unit_of(140, 64, 256, 3, 1);
-  unit.slope = {1, 1};
-  REQUIRE(backend_of(x.device()).residual_unit(unit, x, {{{w1, b}, {w2, b}}}, out));
-  CHECK(f64_values(run()) == f64_values(out));
-  CHECK(f64_values(out) != in_fp32);
+  const std::vector<double> in_steps = [&] {
+    const PrecisionGuard guard(Precision::ieee);
+    return f64_values(run());
+  }();
+  for (const Precision precision : kPrecisions) {
+    const PrecisionGuard guard(precision);
+    const Tensor out = Tensor::empty_like(x);
+    ResidualUnit unit = unit_of(precision, 140, 64, 256, 3, 1);
+    unit.slope = {1, 1};
+    REQUIRE(backend_of(x.device()).residual_unit(unit, x, {{{w1, b}, {w2, b}}}, out));
+    CHECK(f64_values(run()) == f64_values(out));
+    CHECK(f64_values(out) != in_steps);
+  }
   cuda::Graph graph = cuda::capture([&] { y = run(); }, 0);
   graph.replay();
   CHECK(f64_values(y) == f64_values(run()));
