@@ -65,10 +65,19 @@ __device__ __forceinline__ UnitThread<Shape> unit_thread(const UnitTiling& tilin
           __shfl_sync(0xffffffffU, thread / 32, 0), thread % 32};
 }
 
+/// How far a warp is with the stages of weights.
+struct UnitProgress {
+  Ring ring;     ///< the stage whose products come next
+  int done = 0;  ///< stages before it
+  int next = 0;  ///< the stage that this warp copies next, of those of a block
+};
+
 /// The stages of weights of both convolutions, of one block of positions after another. The warps take turns to copy them to
 /// the ring.
 template <class Shape>
 struct UnitWeights {
+  /// A stage is copied to the place of the one this many before that whose products begin.
+  static constexpr int kBehind = Shape::kStages >= 5 ? 2 : 1;
   const unsigned char *first, *second;
   int of_first, of_block, total;
 
@@ -85,17 +94,24 @@ struct UnitWeights {
     ptx::mbarrier_init(layout.full(warp), 1);
     ptx::mbarrier_init(layout.empty(warp), Shape::kWarps);
     ptx::fence_mbarrier_init();
-    if (warp < total) copy_to(layout, warp, warp);
+    if (warp < total) copy_to(layout, warp % of_block, warp);
   }
-  /// Copies stage i >= kStages, if there is one, as soon as its place is free. One thread.
-  __device__ __forceinline__ void copy(const UnitLayout<Shape>& layout, int i) const {
-    if (i >= total) return;
-    ptx::mbarrier_wait(layout.empty(i % Shape::kStages), (i / Shape::kStages + 1) & 1);
-    copy_to(layout, i, i % Shape::kStages);
+  [[nodiscard]] __device__ __forceinline__ UnitProgress progress(int warp) const {
+    const int turn = warp < kBehind ? warp + Shape::kWarps : warp;
+    return {.ring = {}, .next = (turn + Shape::kStages - kBehind) % of_block};
+  }
+  /// If it is this warp's turn: copies a stage as soon as its place is free.
+  __device__ __forceinline__ void copy_ahead(const UnitLayout<Shape>& layout, int warp, int lane, UnitProgress& at) const {
+    static_assert(Shape::kHasProducer || (Shape::kWarps & (Shape::kWarps - 1)) == 0);
+    if ((at.done & (Shape::kWarps - 1)) != warp || at.done < kBehind || at.done + Shape::kStages - kBehind >= total) return;
+    if (lane == 0) copy_next(layout, at);
   }
   /// Copies all stages after the first ones, by a warp that does nothing else.
   __device__ __forceinline__ void copy_all(const UnitLayout<Shape>& layout, int lane) const {
-    for (int i = Shape::kStages; lane == 0 && i < total; ++i) copy(layout, i);
+    for (int i = Shape::kStages; lane == 0 && i < total; ++i) {
+      ptx::mbarrier_wait(layout.empty(i % Shape::kStages), (i / Shape::kStages + 1) & 1);
+      copy_to(layout, i % of_block, i % Shape::kStages);
+    }
   }
 
  private:
@@ -107,8 +123,17 @@ struct UnitWeights {
     }
     return i;
   }
-  __device__ __forceinline__ void copy_to(const UnitLayout<Shape>& layout, int i, int place) const {
-    const int own = i % of_block;
+  /// Without divisions, which would cost the warpgroup as much time as a product.
+  __device__ __forceinline__ void copy_next(const UnitLayout<Shape>& layout, UnitProgress& at) const {
+    const bool wraps = at.ring.stage < kBehind;
+    const int place = wraps ? at.ring.stage + Shape::kStages - kBehind : at.ring.stage - kBehind;
+    ptx::mbarrier_wait(layout.empty(place), wraps ? at.ring.parity ^ 1 : at.ring.parity);
+    copy_to(layout, at.next, place);
+    at.next += Shape::kWarps;
+    while (at.next >= of_block) at.next -= of_block;
+  }
+  /// Copies a stage of a block.
+  __device__ __forceinline__ void copy_to(const UnitLayout<Shape>& layout, int own, int place) const {
     const unsigned char* const from = own < of_first
                                           ? first + packed_stage(own, of_first) * Shape::kStageBytes
                                           : second + packed_stage(own - of_first, of_block - of_first) * Shape::kStageBytes;
@@ -170,36 +195,35 @@ __device__ __forceinline__ std::uint32_t stage_offset(int stage, int step, int p
 }
 
 /// sums += the products of stages [begin, end). `operand`: its address, of which stage i reads from offset(i) on
-/// (stage_offset()); `done`: the stages of weights so far.
+/// (stage_offset()).
 template <class Operand, class Shape, class Offset, class Sums>
 __device__ __forceinline__ void multiply_unit(const UnitLayout<Shape>& layout, std::uint32_t operand, int pitch, int begin,
                                               int end, const Offset& offset, int warp, int lane,
-                                              const UnitWeights<Shape>& weights, int& done, Ring& ring, Sums& sums) {
+                                              const UnitWeights<Shape>& weights, UnitProgress& at, Sums& sums) {
   const std::uint64_t first =
       ptx::operand_descriptor(operand + static_cast<std::uint32_t>(sums.first * 16), static_cast<std::uint32_t>(pitch) * 16);
   std::uint32_t held = 0;  // the barrier of the stage that the products before read
-  constexpr int kBehind = Shape::kStages >= 5 ? 2 : 1;
   sums.fence();
 #pragma unroll 1
   for (int i = begin; i < end; ++i) {
     const std::uint64_t positions = first + offset(i);
-    const std::uint64_t own = ptx::operand_descriptor(layout.stage(ring.stage), Shape::kChannels * 16);
-    ptx::mbarrier_wait(layout.full(ring.stage), ring.parity);
+    const std::uint64_t own = ptx::operand_descriptor(layout.stage(at.ring.stage), Shape::kChannels * 16);
+    ptx::mbarrier_wait(layout.full(at.ring.stage), at.ring.parity);
     ptx::wgmma_fence();
 #pragma unroll
     for (int depth = 0; depth < Shape::kStageDepths; ++depth)
       sums.template multiply<Operand>(positions + static_cast<std::uint32_t>(depth * 2 * pitch),
                                       own + depth * 2 * Shape::kChannels);
     ptx::wgmma_commit();
-    // All warps have left the stage `kBehind` before this one, or will soon: the last but one while products are on their way.
-    const bool copies = !Shape::kHasProducer && done >= kBehind && done % Shape::kWarps == warp && lane == 0;
-    if (kBehind == 2 && copies) weights.copy(layout, done + Shape::kStages - kBehind);
+    // All warps have left the last stage but one; the last one only after the wait, or soon.
+    constexpr bool kEarly = UnitWeights<Shape>::kBehind == 2;
+    if (!Shape::kHasProducer && kEarly) weights.copy_ahead(layout, warp, lane, at);
     ptx::wgmma_wait<1>();
     if (held != 0) ptx::mbarrier_arrive(held);
-    held = lane == 0 ? layout.empty(ring.stage) : 0;
-    ring.advance(Shape::kStages);
-    if (kBehind == 1 && copies) weights.copy(layout, done + Shape::kStages - kBehind);
-    ++done;
+    held = lane == 0 ? layout.empty(at.ring.stage) : 0;
+    if (!Shape::kHasProducer && !kEarly) weights.copy_ahead(layout, warp, lane, at);
+    at.ring.advance(Shape::kStages);
+    ++at.done;
     __syncwarp();
   }
   ptx::wgmma_wait<0>();
@@ -274,14 +298,12 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
   if (Shape::kHasProducer && warp == Shape::kWarps) return weights.copy_all(layout, lane);
   const auto synchronize = [] { ptx::named_barrier(1, 32 * Shape::kWarps); };
   Sums sums(tiling, {.operand = operand, .source = source, .warp = warp, .lane = lane});
-  Ring ring;
-  int done = 0;  // stages of weights
+  UnitProgress at = weights.progress(warp);
   std::uint32_t parity = 0;
   const auto multiply = [&](int conv, std::uint32_t from) {
     multiply_unit<Operand, Shape>(
         layout, from, tiling.pitch, 0, tiling.taps[conv] * Shape::kParts,
-        [&](int stage) { return stage_offset<Shape>(stage, tiling.step[conv], tiling.pitch); }, warp, lane, weights, done, ring,
-        sums);
+        [&](int stage) { return stage_offset<Shape>(stage, tiling.step[conv], tiling.pitch); }, warp, lane, weights, at, sums);
   };
 #pragma unroll 1
   for (unsigned index = blockIdx.x; index < blocks; index += gridDim.x) {

@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
   const Activation before_first{tiling.slope[0], pairs}, before_second{tiling.slope[1], pairs + kChannels / 2};
   const auto synchronize = [] { ptx::named_barrier(1, 32 * Shape::kWarps); };
   const auto any_of = [](bool value) { return ptx::named_barrier_or(1, 32 * Shape::kWarps, value); };
-  UnitProducts<Shape> products{tiling, layout, weights, warp, lane};
+  UnitProducts<Shape> products{tiling, layout, weights, warp, lane, weights.progress(warp)};
   UnitF32Sums<Shape> sums(tiling, {products.operand(), products.operand(), warp, lane});
   int turn = 0;
 #pragma unroll 1

@@ -24,8 +24,7 @@ struct UnitProducts {
   const UnitLayout<Shape>& layout;
   const UnitWeights<Shape>& weights;
   int warp, lane;
-  Ring ring{};
-  int done = 0;  ///< stages of weights
+  UnitProgress at;
 
   /// sums += the products of stages [begin, end) of convolution `conv`. A second pass over its taps follows the first; the
   /// first begins `first_pass` units of 16 bytes after the operand.
@@ -37,7 +36,7 @@ struct UnitProducts {
       return stage_offset<Shape>(is_first ? stage : stage - count, tiling.step[conv], tiling.pitch) +
              (is_first ? first_pass : 0);
     };
-    multiply_unit<Operand, Shape>(layout, operand(), tiling.pitch, begin, end, offset, warp, lane, weights, done, ring, sums);
+    multiply_unit<Operand, Shape>(layout, operand(), tiling.pitch, begin, end, offset, warp, lane, weights, at, sums);
   }
   /// Of a pass over the taps.
   [[nodiscard]] __device__ __forceinline__ int stages(int conv) const { return tiling.taps[conv] * Shape::kParts; }
