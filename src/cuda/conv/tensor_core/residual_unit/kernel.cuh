@@ -34,7 +34,7 @@ struct UnitLayout {
   __device__ __forceinline__ UnitLayout(std::uint32_t start, const UnitTiling& tiling)
       : base(start),
         ring(kOperand + Shape::kOperands * operand_bytes(tiling)),
-        source(ring + Shape::kStages * Shape::kStageBytes),
+        source(ring + (Shape::kWhole ? tiling.weight_bytes : Shape::kStages * Shape::kStageBytes)),
         snakes(source + tiling.source_boxes * Shape::kChannels * tiling.source_width * 2) {}
   [[nodiscard]] __device__ __forceinline__ static int operand_bytes(const UnitTiling& tiling) {
     return tiling.pitch * Shape::kOperandVectors * 16;
@@ -73,7 +73,7 @@ struct UnitProgress {
 };
 
 /// The stages of weights of both convolutions, of one block of positions after another. The warps take turns to copy them to
-/// the ring.
+/// the ring. Or (kWhole) there is room for all of a convolution, which are one copy.
 template <class Shape>
 struct UnitWeights {
   /// A stage is copied to the place of the one this many before that whose products begin.
@@ -90,11 +90,24 @@ struct UnitWeights {
         total(blocks * of_block) {}
   /// Warp i begins the barriers of stage i, and copies it. One thread of each warp.
   __device__ __forceinline__ void begin(const UnitLayout<Shape>& layout, int warp) const {
+    if constexpr (Shape::kWhole) {
+      if (warp != 0) return;
+      ptx::mbarrier_init(layout.full(0), 1);
+      ptx::fence_mbarrier_init();
+      return copy_whole(layout, 0);
+    }
     if (warp >= Shape::kStages) return;
     ptx::mbarrier_init(layout.full(warp), 1);
     ptx::mbarrier_init(layout.empty(warp), Shape::kWarps);
     ptx::fence_mbarrier_init();
     if (warp < total) copy_to(layout, warp % of_block, warp);
+  }
+  /// Copies the weights of a convolution, if they are whole. No warp reads those before any more. One thread.
+  __device__ __forceinline__ void copy_whole(const UnitLayout<Shape>& layout, int conv) const {
+    const auto bytes = static_cast<std::uint32_t>((conv == 0 ? of_first : of_block - of_first) / Shape::kPasses *
+                                                  Shape::kWeightParts * Shape::kStageBytes);
+    ptx::mbarrier_arrive_expect(layout.full(0), bytes);
+    ptx::bulk_copy(layout.stage(0), conv == 0 ? first : second, bytes, layout.full(0));
   }
   [[nodiscard]] __device__ __forceinline__ UnitProgress progress(int warp) const {
     const int turn = warp < kBehind ? warp + Shape::kWarps : warp;
@@ -231,6 +244,36 @@ __device__ __forceinline__ void multiply_unit(const UnitLayout<Shape>& layout, s
   sums.fence();
 }
 
+/// Waits for the weights of the next convolution, if they are whole.
+template <class Shape>
+__device__ __forceinline__ void wait_for_whole(const UnitLayout<Shape>& layout, UnitProgress& at) {
+  ptx::mbarrier_wait(layout.full(0), at.ring.parity);
+  at.ring.parity ^= 1;
+}
+
+/// The same where all weights are in shared memory: nothing to wait for, and no stage to leave.
+template <class Operand, class Shape, class Offset, class Sums>
+__device__ __forceinline__ void multiply_whole(const UnitLayout<Shape>& layout, std::uint32_t operand, int pitch, int begin,
+                                               int end, const Offset& offset, Sums& sums) {
+  const std::uint64_t first =
+      ptx::operand_descriptor(operand + static_cast<std::uint32_t>(sums.first * 16), static_cast<std::uint32_t>(pitch) * 16);
+  const std::uint64_t weights = ptx::operand_descriptor(layout.stage(0), Shape::kChannels * 16);
+  sums.fence();
+#pragma unroll 1
+  for (int i = begin; i < end; ++i) {
+    const std::uint64_t positions = first + offset(i);
+    const std::uint64_t own = weights + static_cast<std::uint32_t>(i * (Shape::kStageBytes / 16));
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int depth = 0; depth < Shape::kStageDepths; ++depth)
+      sums.template multiply<Operand>(positions + static_cast<std::uint32_t>(depth * 2 * pitch),
+                                      own + depth * 2 * Shape::kChannels);
+    ptx::wgmma_commit();
+  }
+  ptx::wgmma_wait<0>();
+  sums.fence();
+}
+
 /// Writes the staged outputs: a lane has kRows channels and 8 positions, and the same channels in later passes.
 template <class T, class Shape>
 __device__ __forceinline__ void store_unit_outputs(const UnitTiling& tiling, const unsigned char* staged, T* __restrict__ out,
@@ -301,9 +344,14 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
   UnitProgress at = weights.progress(warp);
   std::uint32_t parity = 0;
   const auto multiply = [&](int conv, std::uint32_t from) {
-    multiply_unit<Operand, Shape>(
-        layout, from, tiling.pitch, 0, tiling.taps[conv] * Shape::kParts,
-        [&](int stage) { return stage_offset<Shape>(stage, tiling.step[conv], tiling.pitch); }, warp, lane, weights, at, sums);
+    const int stages = tiling.taps[conv] * Shape::kParts;
+    const auto offset = [&](int stage) { return stage_offset<Shape>(stage, tiling.step[conv], tiling.pitch); };
+    if constexpr (Shape::kWhole) {
+      wait_for_whole(layout, at);
+      multiply_whole<Operand, Shape>(layout, from, tiling.pitch, 0, stages, offset, sums);
+    } else {
+      multiply_unit<Operand, Shape>(layout, from, tiling.pitch, 0, stages, offset, warp, lane, weights, at, sums);
+    }
   };
 #pragma unroll 1
   for (unsigned index = blockIdx.x; index < blocks; index += gridDim.x) {
@@ -318,6 +366,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     sums.begin(biases);
     multiply(0, operand + static_cast<std::uint32_t>(tiling.offset * 16));
     synchronize();  // no warp reads the source's operand any more
+    if (Shape::kWhole && thread == 0) weights.copy_whole(layout, 1);
     sums.store_middle(block.begin - tiling.pad, before_second);
     sums.begin(biases + kChannels);
     sums.add_source();
@@ -329,6 +378,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
 
     multiply(1, operand);
     synchronize();  // no warp reads the middle any more
+    if (Shape::kWhole && thread == 0 && index + gridDim.x < blocks) weights.copy_whole(layout, 0);
     sums.stage();
     synchronize();
     store_unit_outputs<T, Shape>(tiling, memory + layout.kOperand, out, block, warp, lane);

@@ -54,10 +54,16 @@ void launch(const ResidualUnit& unit, const UnitTiling& tiling, const void* x, c
                   static_cast<const T*>(convs[1].bias), snakes, static_cast<T*>(out));
     check_launch("residual unit");
   };
-  if (tiling.kind == UnitKind::snake) return run(residual_unit_kernel<Operand, UnitKind::snake, Shape>);
-  if constexpr (Shape::kChannels != 96 && Shape::kChannels != 192) {  // what make_unit_tiling() offers
-    if (tiling.kind == UnitKind::plain) return run(residual_unit_kernel<Operand, UnitKind::plain, Shape>);
-    run(residual_unit_kernel<Operand, UnitKind::any, Shape>);
+  const auto run_kind = [&]<UnitKind kKind>() {
+    if constexpr (Shape::kMayBeWhole) {
+      if (tiling.is_whole) return run(residual_unit_kernel<Operand, kKind, WholeUnitShape<Shape>>);
+    }
+    run(residual_unit_kernel<Operand, kKind, Shape>);
+  };
+  if (tiling.kind == UnitKind::snake) return run_kind.template operator()<UnitKind::snake>();
+  if constexpr (Shape::kChannels % 96 != 0) {  // what make_unit_tiling() offers
+    if (tiling.kind == UnitKind::plain) return run_kind.template operator()<UnitKind::plain>();
+    run_kind.template operator()<UnitKind::any>();
   }
 }
 

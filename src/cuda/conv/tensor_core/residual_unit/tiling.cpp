@@ -10,7 +10,7 @@ constexpr std::int64_t kMostLength = 1 << 30;
 
 int rounded_up(std::int64_t value) { return static_cast<int>((value + 7) / 8 * 8); }
 
-/// Whether the steps take less time, as measured on an H200 in f16 (docs/kernels/residual_unit.md).
+/// Whether the steps take less time, as measured on an H200 (docs/kernels/residual_unit.md).
 bool is_faster_in_steps(const ResidualUnit& unit, const UnitTiling& tiling, const DeviceProperties& gpu) {
   return unit.C == 128 && unit.K[0] + unit.K[1] > 14 && tiling.blocks < gpu.sm_count / 2;
 }
@@ -77,7 +77,14 @@ std::optional<UnitTiling> tiling_of(const ResidualUnit& unit, const DeviceProper
   if (std::max(tiling.shared_bytes, tiling.marked_shared_bytes) > gpu.shared_bytes_per_block || tiling.blocks > INT32_MAX)
     return std::nullopt;
   constexpr int kReserved = 1024;  // by the system, of each thread block
-  const bool fits = (tiling.shared_bytes + kReserved) * Shape::kBlocksPerSm <= gpu.shared_bytes_per_block + kReserved;
+  const auto fit = [&](int bytes) {
+    return (bytes + kReserved) * Shape::kBlocksPerSm <= gpu.shared_bytes_per_block + kReserved;
+  };
+  tiling.weight_bytes = std::max(tiling.taps[0], tiling.taps[1]) * Shape::kParts * Shape::kWeightParts * Shape::kStageBytes;
+  const int with_weights = tiling.shared_bytes + tiling.weight_bytes - Shape::kStages * Shape::kStageBytes;
+  tiling.is_whole = Shape::kMayBeWhole && fit(with_weights);
+  if (tiling.is_whole) tiling.shared_bytes = with_weights;
+  const bool fits = fit(tiling.shared_bytes);
   tiling.thread_blocks =
       static_cast<int>(std::min(tiling.blocks, static_cast<std::int64_t>(gpu.sm_count) * (fits ? Shape::kBlocksPerSm : 1)));
   if (is_faster_in_steps(unit, tiling, gpu)) return std::nullopt;

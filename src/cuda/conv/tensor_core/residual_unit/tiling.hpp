@@ -32,12 +32,12 @@ struct UnitShape {
   static constexpr int kParts = kOperandVectors / (2 * kStageDepths);                 ///< stages of a tap
   static constexpr int kStageBytes = kStageDepths * 2 * kChannels * 16;
   static constexpr int kStages = kChannels == 32 ? 8 : kChannels < 128 ? 4 : 3;
+  static constexpr bool kWhole = false, kMayBeWhole = kChannels < 96;
   static constexpr int kBarrierBytes = 256, kBiasBytes = 2 * kChannels * 4;
   static constexpr int kSnakeBytes = 16 * kChannels;          ///< alpha and 1/beta of both activations
   static constexpr int kStagedPitch = kPositions + 8;         ///< of a channel of staged outputs
   static constexpr int kMostBoxes = kChannels == 32 ? 3 : 2;  ///< of the source
-  static constexpr int kSourceParts = 2;   ///< of a source of f32, which are in registers one after another
-  /// Of a source of f32, of a warp.
+  /// Pieces of a source of f32 that a warp has.
   static constexpr int kMostPieces = kChannels == 192 ? 12 : kChannels == 96 ? 9 : kPasses == 3 ? 8 : 10;
 };
 
@@ -45,6 +45,12 @@ struct UnitShape {
 template <int kChannels, int kPasses>
 struct UnitF32Shape : UnitShape<kChannels, 2, kPasses> {
   static constexpr int kStages = kChannels == 32 ? 8 : kChannels % 64 == 0 ? 5 : UnitShape<kChannels>::kStages;
+};
+
+/// The same with all weights of a convolution in shared memory, where there is room for them.
+template <class Shape>
+struct WholeUnitShape : Shape {
+  static constexpr bool kWhole = true;
 };
 
 inline constexpr int kUnitChannelBytes = 16;  ///< what the sums of a channel need in f32 (f32/scale.cuh)
@@ -64,6 +70,8 @@ struct UnitTiling {
   int taps[2] = {}, step[2] = {};
   float slope[2] = {};
   UnitKind kind = UnitKind::any;
+  bool is_whole = false;  ///< all weights of a convolution are in shared memory, else stages of them
+  int weight_bytes = 0;   ///< of them
   int shared_bytes = 0;
   int marked_shared_bytes = 0;  ///< in f32, of the kernel of the marked blocks, whose operand has numbers of 4 bytes
   std::int64_t blocks = 0;

@@ -85,7 +85,13 @@ void check_f32(const ResidualUnit& unit, const UnitTiling& tiling) {
   // The numbers of marked blocks have 4 bytes, others have 2 in each operand.
   const int more_bytes = (4 - 2 * Shape::kOperands) * Shape::kChannels * tiling.pitch;
   const int fewer_stages = Shape::kStages - UnitShape<Shape::kChannels, 4, Shape::kPasses>::kStages;
-  CHECK(tiling.marked_shared_bytes == tiling.shared_bytes + more_bytes - fewer_stages * Shape::kStageBytes);
+  const int with_stages =
+      tiling.shared_bytes - (tiling.is_whole ? tiling.weight_bytes - Shape::kStages * Shape::kStageBytes : 0);
+  CHECK(tiling.marked_shared_bytes == with_stages + more_bytes - fewer_stages * Shape::kStageBytes);
+  // All weights are in shared memory wherever there is room.
+  CHECK(tiling.weight_bytes == 2 * std::max(unit.K[0], unit.K[1]) * unit.C * unit.C * Shape::kWeightParts);
+  const bool has_room = (with_stages + tiling.weight_bytes - Shape::kStages * Shape::kStageBytes + 1024) * 2 <= 233472;
+  CHECK(tiling.is_whole == (unit.C < 96 && has_room));
   CHECK(tiling.marked_shared_bytes <= 232448);
   CHECK(tiling.tile + 2 * second <= Shape::kPositions);
   CHECK(tiling.tile % 8 == 0);

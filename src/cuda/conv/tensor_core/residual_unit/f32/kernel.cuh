@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     for (;; ++attempt) {  // at most twice
       int small = 0;
 #pragma unroll 1
-      for (int half = 0; half < Shape::kSourceParts; ++half) {
+      for (int half = 0; half < 2; ++half) {
         UnitF32Source<Shape> source(warp, half);
         const float own = source.load(tiling, x, block, before_first, lane, is_unfit);
         if (attempt == 0) join_largest(&largest.half[half], own, lane);
@@ -98,6 +98,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     sums.finish(channels, scale.inverse, scale.lower());
     join_largest(&largest.middle, sums.activate(before_second, middle, is_unfit), lane);
     synchronize();  // no warp reads the source's operand any more
+    if (Shape::kWhole && thread == 0) weights.copy_whole(layout, 1);
     scale = BlockScale(largest.middle, kUnitTarget);
     is_unfit |= !scale.fits;
     if (const int small = sums.store_operand(scale); small != 0) atomicAdd(&largest.small[2], small);
@@ -110,6 +111,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
       is_unfit |= sums.is_coarse(channels + kChannels, static_cast<float>(small), {0, count});
     sums.finish(channels + kChannels, scale.inverse, scale.lower());
     const bool is_marked = any_of(is_unfit);  // no warp reads the middle any more either
+    if (Shape::kWhole && thread == 0 && index + gridDim.x < blocks) weights.copy_whole(layout, 0);
     if (thread == 0) marks[index] = is_marked ? 1 : 0;
     const std::int64_t sample = static_cast<std::int64_t>(block.sample) * kChannels * tiling.length;
     sums.store(memory + layout.kOperand, x + sample, out + sample, block.begin, count);

@@ -55,7 +55,12 @@ void launch_unit_kernels(const UnitTiling& tiling, const float* x, const UnitF32
                   x, packed, snakes, out, marks.as<unsigned char>());
     check_launch("residual unit of f32");
   };
-  run(f32_residual_unit_kernel<kKind, Shape>, tiling.thread_blocks, tiling.shared_bytes);
+  if constexpr (Shape::kMayBeWhole) {
+    run(tiling.is_whole ? f32_residual_unit_kernel<kKind, WholeUnitShape<Shape>> : f32_residual_unit_kernel<kKind, Shape>,
+        tiling.thread_blocks, tiling.shared_bytes);
+  } else {
+    run(f32_residual_unit_kernel<kKind, Shape>, tiling.thread_blocks, tiling.shared_bytes);
+  }
   const std::int64_t most = static_cast<std::int64_t>(properties(device).sm_count) * MarkedShape::kBlocksPerSm;
   run(f32_residual_unit_marked_kernel<kKind, MarkedShape>, std::min(tiling.blocks, most), tiling.marked_shared_bytes);
 }

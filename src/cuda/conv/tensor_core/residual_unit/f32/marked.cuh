@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
                                     const __grid_constant__ UnitSnakes<float> snakes, float* __restrict__ out,
                                     const unsigned char* __restrict__ marks) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  constexpr int kChannels = Shape::kChannels, kParts = Shape::kSourceParts;
+  constexpr int kChannels = Shape::kChannels;
   const auto [memory, layout, thread, warp, lane] = unit_thread<Shape>(tiling);
   const auto blocks = static_cast<unsigned>(tiling.blocks);
   wait_for_grid_before();
@@ -81,16 +81,16 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     bool is_infinite = false;
     MarkedScale scale(0, 0);
 #pragma unroll 1
-    for (int i = 0; i < 2 * kParts; ++i) {  // all parts for their largest number, all to store them
-      UnitF32Source<Shape> source(warp, i % kParts);
+    for (int i = 0; i < 4; ++i) {  // both halves for their largest number, both to store them
+      UnitF32Source<Shape> source(warp, i % 2);
       const float own = source.load(tiling, x, block, before_first, lane, is_unfit);
       is_infinite |= isinf(own);
-      if (i < kParts) join_largest(&largest.half[0], own, lane);
-      if (i == kParts - 1) {
+      if (i < 2) join_largest(&largest.half[0], own, lane);
+      if (i == 1) {
         synchronize();  // no warp stages outputs any more either
         scale = MarkedScale(__uint_as_float(largest.half[0]), targets[0]);
       }
-      if (i >= kParts) source.store_marked(tiling, memory + layout.kOperand, scale.by, lane);
+      if (i >= 2) source.store_marked(tiling, memory + layout.kOperand, scale.by, lane);
     }
     ptx::fence_async_shared();
     bool has_infinity = any_of(is_infinite);

@@ -15,7 +15,7 @@ template <class Shape>
 struct MarkedNumber {
   static constexpr std::uint32_t kHalf = 1U << 12, kUnread = 2 * kHalf - 1;
 
-  /// Of finite numbers that are not the largest, infinities and NaN.
+  /// The word for a number: infinite, NaN, or finite and not the largest.
   __device__ __forceinline__ static float of(float v) {
     if constexpr (Shape::kPasses == 1) return ptx::to_finite_tf32(v);
     if (isinf(v)) return v;

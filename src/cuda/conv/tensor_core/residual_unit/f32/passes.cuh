@@ -36,9 +36,12 @@ struct UnitProducts {
       return stage_offset<Shape>(is_first ? stage : stage - count, tiling.step[conv], tiling.pitch) +
              (is_first ? first_pass : 0);
     };
-    multiply_unit<Operand, Shape>(layout, operand(), tiling.pitch, begin, end, offset, warp, lane, weights, at, sums);
+    if constexpr (Shape::kWhole)
+      multiply_whole<Operand, Shape>(layout, operand(), tiling.pitch, begin, end, offset, sums);
+    else
+      multiply_unit<Operand, Shape>(layout, operand(), tiling.pitch, begin, end, offset, warp, lane, weights, at, sums);
   }
-  /// Of a pass over the taps.
+  /// The stages of a pass over the taps.
   [[nodiscard]] __device__ __forceinline__ int stages(int conv) const { return tiling.taps[conv] * Shape::kParts; }
   [[nodiscard]] __device__ __forceinline__ std::uint32_t operand() const {
     return layout.base + static_cast<std::uint32_t>(layout.kOperand);
@@ -74,6 +77,7 @@ inline constexpr int kChainStages = 16 / Shape::kStageDepths;
 template <class Shape, class Sums>
 __device__ __forceinline__ void multiply_f16(UnitProducts<Shape>& products, int conv, Sums& sums) {
   const int stages = products.stages(conv);
+  if constexpr (Shape::kWhole) wait_for_whole(products.layout, products.at);
   clear_sums(sums);
   if constexpr (Shape::kPasses == 1) {
     products.template add<ScaledF16>(conv, 0, stages, 0, sums);

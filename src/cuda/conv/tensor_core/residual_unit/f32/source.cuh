@@ -9,14 +9,14 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// A part of a warp's pieces of 32 positions: a lane has 8 channels of a position in each.
+/// Half of a warp's pieces of 32 positions: a lane has 8 channels of a position in each.
 template <class Shape>
 struct UnitF32Source {
-  static constexpr int kPieces = (Shape::kMostPieces + Shape::kSourceParts - 1) / Shape::kSourceParts;
+  static constexpr int kPieces = (Shape::kMostPieces + 1) / 2;
   float values[kPieces][8];
   int first;  ///< piece of this warp
 
-  __device__ __forceinline__ UnitF32Source(int warp, int part) : first(warp + part * kPieces * Shape::kWarps) {}
+  __device__ __forceinline__ UnitF32Source(int warp, int half) : first(warp + half * kPieces * Shape::kWarps) {}
   /// Loads and activates; numbers outside the sample are zeros. Returns the largest magnitude.
   template <class Activation>
   __device__ __forceinline__ float load(const UnitTiling& tiling, const float* __restrict__ x, const UnitBlock& block,
