@@ -1,6 +1,6 @@
 #pragma once
-// A warpgroup's sums of a residual unit (kernel.cuh): 64 or 48 in each thread. They begin with the biases, become the middle, or
-// begin with biases and source and become the outputs.
+// A warpgroup's sums of a residual unit (kernel.cuh): 64 or 48 in each thread. They begin with the biases, become the middle,
+// or begin with biases and source and become the outputs.
 //
 // With 64 channels and more gemm_m = channels, gemm_n = 128 or 96 positions: a product reads 64 rows of weights and as many
 // positions.
