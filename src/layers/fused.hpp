@@ -38,7 +38,7 @@ struct Pass {
 
 /// add_scaled(x, forward_all(modules, x), scale). If the last pass of `modules`, or of the Sequentials that end them, is a
 /// convolution's, it also adds x, which does not change the bits. Without recording, two convolutions of one length with a ReLU
-/// or LeakyReLU before each, or a Snake or SnakeBeta, are residual_unit(), which may add in another order in 16 bits. Throws
+/// or LeakyReLU before each, or a Snake or SnakeBeta, are residual_unit(), which may add in another order. Throws
 /// ShapeError if the result does not have x's shape.
 [[nodiscard]] Tensor forward_residual(Modules modules, Tensor x, double scale);
 
