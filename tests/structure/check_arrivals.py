@@ -20,6 +20,8 @@ from pathlib import Path
 ALLOWED = {
     r"stride1_kernelINS1_11Stride1ModeINS1_13OperandTraitsIfLNS0_3ptx6TensorE0ELi1EEE": "the other consumer's turn to multiply, who writes nothing that is read here",
     r"phased_stride4_kernelINS1_13OperandTraitsI(6__half|13__nv_bfloat16)": "a stage before the one that is read",
+    r"f32_residual_unit_kernel\S*WholeUnitShape": "the copy of the next convolution's weights, in the place of those whose products are done; read are the "
+        "scales of the channels, which nothing overwrites",
 }
 
 FUNCTION = re.compile(r"Function : (\S+)")
