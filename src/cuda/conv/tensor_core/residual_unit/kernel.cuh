@@ -207,71 +207,65 @@ __device__ __forceinline__ std::uint32_t stage_offset(int stage, int step, int p
   return static_cast<std::uint32_t>(tap * step + part * Shape::kStageDepths * 2 * pitch);
 }
 
+/// sums += the products of a stage: descriptors of the positions that it reads and of its weights.
+template <class Operand, class Shape, class Sums>
+__device__ __forceinline__ void multiply_stage(std::uint64_t positions, std::uint64_t weights, int pitch, Sums& sums) {
+  ptx::wgmma_fence();
+#pragma unroll
+  for (int depth = 0; depth < Shape::kStageDepths; ++depth)
+    sums.template multiply<Operand>(positions + static_cast<std::uint32_t>(depth * 2 * pitch),
+                                    weights + depth * 2 * Shape::kChannels);
+  ptx::wgmma_commit();
+}
+
 /// sums += the products of stages [begin, end). `operand`: its address, of which stage i reads from offset(i) on
-/// (stage_offset()).
+/// (stage_offset()). Where all weights are in shared memory there is nothing to wait for, and no stage to leave.
 template <class Operand, class Shape, class Offset, class Sums>
 __device__ __forceinline__ void multiply_unit(const UnitLayout<Shape>& layout, std::uint32_t operand, int pitch, int begin,
                                               int end, const Offset& offset, int warp, int lane,
                                               const UnitWeights<Shape>& weights, UnitProgress& at, Sums& sums) {
   const std::uint64_t first =
       ptx::operand_descriptor(operand + static_cast<std::uint32_t>(sums.first * 16), static_cast<std::uint32_t>(pitch) * 16);
-  std::uint32_t held = 0;  // the barrier of the stage that the products before read
   sums.fence();
+  if constexpr (Shape::kWhole) {
+    const std::uint64_t all = ptx::operand_descriptor(layout.stage(0), Shape::kChannels * 16);
 #pragma unroll 1
-  for (int i = begin; i < end; ++i) {
-    const std::uint64_t positions = first + offset(i);
-    const std::uint64_t own = ptx::operand_descriptor(layout.stage(at.ring.stage), Shape::kChannels * 16);
-    ptx::mbarrier_wait(layout.full(at.ring.stage), at.ring.parity);
-    ptx::wgmma_fence();
-#pragma unroll
-    for (int depth = 0; depth < Shape::kStageDepths; ++depth)
-      sums.template multiply<Operand>(positions + static_cast<std::uint32_t>(depth * 2 * pitch),
-                                      own + depth * 2 * Shape::kChannels);
-    ptx::wgmma_commit();
-    // All warps have left the last stage but one; the last one only after the wait, or soon.
-    constexpr bool kEarly = UnitWeights<Shape>::kBehind == 2;
-    if (!Shape::kHasProducer && kEarly) weights.copy_ahead(layout, warp, lane, at);
-    ptx::wgmma_wait<1>();
+    for (int i = begin; i < end; ++i)
+      multiply_stage<Operand, Shape>(first + offset(i), all + static_cast<std::uint32_t>(i * (Shape::kStageBytes / 16)), pitch,
+                                     sums);
+    ptx::wgmma_wait<0>();
+  } else {
+    std::uint32_t held = 0;  // the barrier of the stage that the products before read
+#pragma unroll 1
+    for (int i = begin; i < end; ++i) {
+      const std::uint64_t positions = first + offset(i);
+      const std::uint64_t own = ptx::operand_descriptor(layout.stage(at.ring.stage), Shape::kChannels * 16);
+      ptx::mbarrier_wait(layout.full(at.ring.stage), at.ring.parity);
+      multiply_stage<Operand, Shape>(positions, own, pitch, sums);
+      // All warps have left the last stage but one; the last one only after the wait, or soon.
+      constexpr bool kEarly = UnitWeights<Shape>::kBehind == 2;
+      if (!Shape::kHasProducer && kEarly) weights.copy_ahead(layout, warp, lane, at);
+      ptx::wgmma_wait<1>();
+      if (held != 0) ptx::mbarrier_arrive(held);
+      held = lane == 0 ? layout.empty(at.ring.stage) : 0;
+      if (!Shape::kHasProducer && !kEarly) weights.copy_ahead(layout, warp, lane, at);
+      at.ring.advance(Shape::kStages);
+      ++at.done;
+      __syncwarp();
+    }
+    ptx::wgmma_wait<0>();
     if (held != 0) ptx::mbarrier_arrive(held);
-    held = lane == 0 ? layout.empty(at.ring.stage) : 0;
-    if (!Shape::kHasProducer && !kEarly) weights.copy_ahead(layout, warp, lane, at);
-    at.ring.advance(Shape::kStages);
-    ++at.done;
-    __syncwarp();
   }
-  ptx::wgmma_wait<0>();
-  if (held != 0) ptx::mbarrier_arrive(held);
   sums.fence();
 }
 
 /// Waits for the weights of the next convolution, if they are whole.
 template <class Shape>
 __device__ __forceinline__ void wait_for_whole(const UnitLayout<Shape>& layout, UnitProgress& at) {
-  ptx::mbarrier_wait(layout.full(0), at.ring.parity);
-  at.ring.parity ^= 1;
-}
-
-/// The same where all weights are in shared memory: nothing to wait for, and no stage to leave.
-template <class Operand, class Shape, class Offset, class Sums>
-__device__ __forceinline__ void multiply_whole(const UnitLayout<Shape>& layout, std::uint32_t operand, int pitch, int begin,
-                                               int end, const Offset& offset, Sums& sums) {
-  const std::uint64_t first =
-      ptx::operand_descriptor(operand + static_cast<std::uint32_t>(sums.first * 16), static_cast<std::uint32_t>(pitch) * 16);
-  const std::uint64_t weights = ptx::operand_descriptor(layout.stage(0), Shape::kChannels * 16);
-  sums.fence();
-#pragma unroll 1
-  for (int i = begin; i < end; ++i) {
-    const std::uint64_t positions = first + offset(i);
-    const std::uint64_t own = weights + static_cast<std::uint32_t>(i * (Shape::kStageBytes / 16));
-    ptx::wgmma_fence();
-#pragma unroll
-    for (int depth = 0; depth < Shape::kStageDepths; ++depth)
-      sums.template multiply<Operand>(positions + static_cast<std::uint32_t>(depth * 2 * pitch),
-                                      own + depth * 2 * Shape::kChannels);
-    ptx::wgmma_commit();
+  if constexpr (Shape::kWhole) {
+    ptx::mbarrier_wait(layout.full(0), at.ring.parity);
+    at.ring.parity ^= 1;
   }
-  ptx::wgmma_wait<0>();
-  sums.fence();
 }
 
 /// Writes the staged outputs: a lane has kRows channels and 8 positions, and the same channels in later passes.
@@ -346,12 +340,8 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
   const auto multiply = [&](int conv, std::uint32_t from) {
     const int stages = tiling.taps[conv] * Shape::kParts;
     const auto offset = [&](int stage) { return stage_offset<Shape>(stage, tiling.step[conv], tiling.pitch); };
-    if constexpr (Shape::kWhole) {
-      wait_for_whole(layout, at);
-      multiply_whole<Operand, Shape>(layout, from, tiling.pitch, 0, stages, offset, sums);
-    } else {
-      multiply_unit<Operand, Shape>(layout, from, tiling.pitch, 0, stages, offset, warp, lane, weights, at, sums);
-    }
+    wait_for_whole(layout, at);
+    multiply_unit<Operand, Shape>(layout, from, tiling.pitch, 0, stages, offset, warp, lane, weights, at, sums);
   };
 #pragma unroll 1
   for (unsigned index = blockIdx.x; index < blocks; index += gridDim.x) {

@@ -7,14 +7,7 @@ namespace polyphase::cuda::tensor_core {
 
 void fp32_residual_unit(const ResidualUnit& unit, const UnitTiling& tiling, const float* x,
                         const std::array<UnitConv, 2>& convs, float* out, int device, cudaStream_t stream) {
-  switch (unit.C) {
-    case 32:
-      return launch_unit<32, 3>(unit, tiling, x, convs, out, device, stream);
-    case 64:
-      return launch_unit<64, 3>(unit, tiling, x, convs, out, device, stream);
-    default:
-      return launch_unit<128, 3>(unit, tiling, x, convs, out, device, stream);
-  }
+  launch_unit_of_channels<3>(unit, tiling, x, convs, out, device, stream);
 }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -90,4 +90,21 @@ void launch_unit(const ResidualUnit& unit, const UnitTiling& tiling, const float
         : launch_unit_kernels<UnitKind::any, kChannels, kPasses>(tiling, x, packed, snakes, out, device, stream);
 }
 
+/// The same for unit.C channels.
+template <int kPasses>
+void launch_unit_of_channels(const ResidualUnit& unit, const UnitTiling& tiling, const float* x,
+                             const std::array<UnitConv, 2>& convs, float* out, int device, cudaStream_t stream) {
+  const auto run = [&]<int kChannels>() { launch_unit<kChannels, kPasses>(unit, tiling, x, convs, out, device, stream); };
+  switch (unit.C) {
+    case 32:
+      return run.template operator()<32>();
+    case 64:
+      return run.template operator()<64>();
+    case 128:
+      return run.template operator()<128>();
+    default:
+      if constexpr (kPasses == 1) return unit.C == 96 ? run.template operator()<96>() : run.template operator()<192>();
+  }
+}
+
 }  // namespace polyphase::cuda::tensor_core

@@ -36,10 +36,7 @@ struct UnitProducts {
       return stage_offset<Shape>(is_first ? stage : stage - count, tiling.step[conv], tiling.pitch) +
              (is_first ? first_pass : 0);
     };
-    if constexpr (Shape::kWhole)
-      multiply_whole<Operand, Shape>(layout, operand(), tiling.pitch, begin, end, offset, sums);
-    else
-      multiply_unit<Operand, Shape>(layout, operand(), tiling.pitch, begin, end, offset, warp, lane, weights, at, sums);
+    multiply_unit<Operand, Shape>(layout, operand(), tiling.pitch, begin, end, offset, warp, lane, weights, at, sums);
   }
   /// The stages of a pass over the taps.
   [[nodiscard]] __device__ __forceinline__ int stages(int conv) const { return tiling.taps[conv] * Shape::kParts; }
@@ -77,7 +74,7 @@ inline constexpr int kChainStages = 16 / Shape::kStageDepths;
 template <class Shape, class Sums>
 __device__ __forceinline__ void multiply_f16(UnitProducts<Shape>& products, int conv, Sums& sums) {
   const int stages = products.stages(conv);
-  if constexpr (Shape::kWhole) wait_for_whole(products.layout, products.at);
+  wait_for_whole(products.layout, products.at);
   clear_sums(sums);
   if constexpr (Shape::kPasses == 1) {
     products.template add<ScaledF16>(conv, 0, stages, 0, sums);
@@ -89,7 +86,7 @@ __device__ __forceinline__ void multiply_f16(UnitProducts<Shape>& products, int 
 #pragma unroll 1
     for (bool is_high = false; begin < stages || !is_high; is_high = true) {
       products.template add<ScaledF16>(conv, begin, end, is_high ? 0 : low, sums);
-      totals.take(sums, is_high ? 1.0F : 0x1p-11F);
+      totals.take(sums, is_high ? 1.0F : 1 / kLowScale);
       begin = is_high ? end : 0;
       end = min(begin + kChainStages<Shape>, stages);
     }

@@ -120,7 +120,7 @@ struct ScaledWords {
   [[nodiscard]] __device__ __forceinline__ std::uint32_t split(float low, float high, std::uint32_t& low_parts) {
     const std::uint32_t word = (*this)(low, high);
     const float2 rounded = __half22float2(*reinterpret_cast<const __half2*>(&word));
-    const __half2 rest = __floats2half2_rn((low * scale - rounded.x) * 0x1p11F, (high * scale - rounded.y) * 0x1p11F);
+    const __half2 rest = __floats2half2_rn((low * scale - rounded.x) * kLowScale, (high * scale - rounded.y) * kLowScale);
     low_parts = *reinterpret_cast<const std::uint32_t*>(&rest);
     return word;
   }
