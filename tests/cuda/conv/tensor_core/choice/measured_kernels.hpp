@@ -1,6 +1,6 @@
 #pragma once
 // Times of the kernels of choice/kernels.cpp in two runs of bench/conv_transpose1d --forms (its shapes and its blocks): NVIDIA
-// H200, 2026-11-23.
+// H200, 2026-11-23; the lines of fp32 with phased_stride2 are of 2026-11-30.
 
 namespace polyphase::testing {
 
@@ -19,10 +19,10 @@ hifigan_up0 forward tf32 preconverted2/1 52.2 preconverted0/1 59.2 preconverted1
 hifigan_up1 forward fp32 preconverted0/1 200.7 preconverted1/1 201.6
 hifigan_up1 forward bf16 phased_stride4 59.1 preconverted0/1 79.2
 hifigan_up1 forward tf32 preconverted0/1 112.9 preconverted1/1 116.5 preconverted2/1 116.8
-hifigan_up2 forward fp32 stationary 199.8 preconverted0/1 219.4 preconverted1/1 220.5
+hifigan_up2 forward fp32 phased_stride2 120.4 stationary 211.8 preconverted1/1 229.3 preconverted0/1 231.6
 hifigan_up2 forward bf16 phased_stride2 51.9 stationary 83.3
 hifigan_up2 forward tf32 phased_stride2 90.9 source_bulk 130
-hifigan_up3 forward fp32 source_bulk 97.6 stationary 121.1
+hifigan_up3 forward fp32 source_bulk 100.3 phased_stride2 101.4 stationary 127.9
 hifigan_up3 forward bf16 phased_stride2 47.8 source_bulk 62.4
 hifigan_up3 forward tf32 stationary 79.8 source_bulk 83 phased_stride2 87.6
 dac_up0 forward fp32 preconverted0/2 114.5 preconverted1/2 115.3 preconverted1/1 120.7 preconverted0/1 121.4 preconverted0/4 127.9 preconverted1/4 128.9 preconverted0/3 130.9 preconverted1/3 131.7 preconverted0/6 141
@@ -40,7 +40,7 @@ dac_up3 forward tf32 phased_stride2 65.5 stationary 103.3
 oobleck0 forward fp32 preconverted0/3 127.9 preconverted1/3 129.5 preconverted0/2 135 preconverted1/2 136.5 preconverted0/6 146.3 preconverted0/4 146.6 preconverted1/6 147.4 preconverted1/4 148.1 preconverted0/1 154
 oobleck0 forward bf16 preconverted0/1 48.6 preconverted0/3 61.2 preconverted2/2 62.5
 oobleck0 forward tf32 preconverted0/1 52.1 preconverted2/2 68.5
-oobleck4 forward fp32 preconverted0/1 300.3 stationary 302.6 preconverted1/1 304.2
+oobleck4 forward fp32 phased_stride2 190.4 preconverted1/1 312 preconverted0/1 314.8 stationary 315.8
 oobleck4 forward bf16 phased_stride2 69.6 stationary 120.3
 oobleck4 forward tf32 phased_stride2 116.8 source_bulk 190.1
 demucs forward fp32 preconverted0/1 224.6 preconverted1/1 225.5

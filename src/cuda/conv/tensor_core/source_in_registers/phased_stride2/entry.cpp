@@ -6,15 +6,15 @@ namespace polyphase::cuda::tensor_core {
 namespace {
 
 std::optional<CostCounts> counts(const KernelProblem& asked, const TapGemm& gemm, const DeviceProperties& gpu) {
-  if (asked.direction != ConvDirection::forward || parts_of(asked) == 2 || (asked.at.source | asked.at.out) % 16 != 0)
-    return std::nullopt;
-  const Phased2Tiling tiling = best_phased2_tiling(asked.problem, gpu.sm_count, gpu.shared_bytes_per_block);
+  if (asked.direction != ConvDirection::forward || (asked.at.source | asked.at.out) % 16 != 0) return std::nullopt;
+  const Phased2Tiling tiling = best_phased2_tiling(asked.problem, parts_of(asked), gpu.sm_count, gpu.shared_bytes_per_block);
   if (tiling.count == 0) return std::nullopt;
   const double copies = number(tiling.grid) / number(tiling.weight_tiles);
   const double tiles = pieces(tiling.tiles, static_cast<std::int64_t>(copies) * kPhased2Groups) * kPhased2Groups;
   const double rows = number(tiling.count) * kPhased2Rows;
-  const TileCounts tile{number(tiling.count) * kPhased2Depths * kPhased2Classes * kPhased2Taps, number(tiling.channels),
-                        rows * kPhased2Positions, number(tiling.channels) * kPhased2Classes * kPhased2Positions};
+  const TileCounts tile{number(tiling.count) * kPhased2Depths * kPhased2Classes * kPhased2Taps * products_of(parts_of(asked)),
+                        number(tiling.channels), rows * kPhased2Positions,
+                        number(tiling.channels) * kPhased2Classes * kPhased2Positions};
   return counts_of_tiles(tiles, tile, asked, gemm);
 }
 
@@ -28,7 +28,14 @@ bool fuses(const KernelProblem&, const Epilogue& epilogue, int) {
 constinit const KernelEntry kPhasedStride2{
     .name = "phased_stride2",
     .counts = counts,
-    .rates = {.tf32 = {.multiply = 1.6,
+    .rates = {.fp32 = {.multiply = 1.6,
+                       .convert = 0.4,
+                       .store = 0.17,
+                       .spread = 0.14,
+                       .read = 0.5,
+                       .terabytes = 4.3,
+                       .microseconds = 14},
+              .tf32 = {.multiply = 1.6,
                        .convert = 0.44,
                        .store = 0.17,
                        .spread = 0.14,

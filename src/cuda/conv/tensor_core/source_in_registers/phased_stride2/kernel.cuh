@@ -5,11 +5,11 @@
 // gemm_m = positions, gemm_n = channels of one class, gemm_k = (row, tap). A unit is the two outputs 2u and 2u + 1. The taps of
 // its classes read three neighbours of a row. A thread holds these for two units, so its sums are four neighbouring outputs,
 // which are stored directly. There is no conversion pass: each tensor is moved once. One warpgroup copies rows; two multiply
-// and store, each its own tiles.
+// and store, each its own tiles. In fp32 numbers have two parts and sums two sets.
 //
-// Shared memory: the weights (32 rows x 2 classes x 2 taps x channels x 2 bytes per step; 128 KB for 128 -> 128 channels); the
-// rest is rings of stages of 32 rows. Roofline: the bytes of the tensors; at 128 channels the products take two thirds of that
-// time.
+// Shared memory: the weights (32 rows x 2 classes x 2 taps x channels x 2 bytes per step and part; 128 KB for 128 -> 128
+// channels); the rest is rings of stages of 32 rows. Roofline: the bytes of the tensors; at 128 channels the products take two
+// thirds of that time.
 
 #include <cstdint>
 
@@ -120,41 +120,71 @@ __device__ __noinline__ void recompute_phases(const TapGemm& gemm, const Phased2
         if (channel >= gemm.out_channels || t >= gemm.out_length) continue;
         exact.wide.add(gemm, place.n, g, channel * gemm.classes + a, (t - gemm.out_origin - a) / kPhased2Classes, many);
       }
-      continue;
-    }
-    for (;;) {
-      const std::uint32_t lanes = __ballot_sync(0xffffffffU, own != 0);
-      if (lanes == 0) break;
-      const int of = __ffs(static_cast<int>(lanes)) - 1, bit = __shfl_sync(0xffffffffU, __ffs(static_cast<int>(own)) - 1, of);
-      if (lane == of) own &= own - 1;
-      const std::int64_t channel = channel_of(bit, of), t = output_of(bit, of);
-      if (channel >= gemm.out_channels || t >= gemm.out_length) continue;
-      const std::int64_t position = (t - gemm.out_origin - a) / kPhased2Classes;
-      const float sum = exact_sum(gemm, exact, true, place.n, g, channel * gemm.classes + a, position);
-      if (lane != of) continue;
-      const auto biased =
-          static_cast<T>(sum + (bias != nullptr ? static_cast<float>(bias[g * gemm.out_channels + channel]) : 0.0F));
-      out[((place.n * gemm.G + g) * gemm.out_channels + channel) * gemm.out_length + t] =
-          static_cast<T>(epilogue.apply(static_cast<float>(biased)));
+    } else {
+      for (;;) {
+        const std::uint32_t lanes = __ballot_sync(0xffffffffU, own != 0);
+        if (lanes == 0) break;
+        const int of = __ffs(static_cast<int>(lanes)) - 1, bit = __shfl_sync(0xffffffffU, __ffs(static_cast<int>(own)) - 1, of);
+        if (lane == of) own &= own - 1;
+        const std::int64_t channel = channel_of(bit, of), t = output_of(bit, of);
+        if (channel >= gemm.out_channels || t >= gemm.out_length) continue;
+        const std::int64_t position = (t - gemm.out_origin - a) / kPhased2Classes;
+        const float sum = exact_sum(gemm, exact, true, place.n, g, channel * gemm.classes + a, position);
+        if (lane != of) continue;
+        const auto biased =
+            static_cast<T>(sum + (bias != nullptr ? static_cast<float>(bias[g * gemm.out_channels + channel]) : 0.0F));
+        out[((place.n * gemm.G + g) * gemm.out_channels + channel) * gemm.out_length + t] =
+            static_cast<T>(epilogue.apply(static_cast<float>(biased)));
+      }
     }
   }
 }
 
+/// A thread's sums of both classes. With two parts those of the high parts, and those of a high and a low part, which are 2^11
+/// times what they stand for.
+template <class Operand, int kChannels>
+struct Phased2Sums {
+  float of[Operand::kParts][kPhased2Classes][kChannels / 2] = {};
+  __device__ __forceinline__ void fence() {
+#pragma unroll
+    for (auto& part : of)
+#pragma unroll
+      for (auto& sums : part) ptx::fence_registers(sums);
+  }
+  /// The first part = all of the sums.
+  __device__ __forceinline__ void join() {
+    if constexpr (Operand::kSplit) {
+#pragma unroll
+      for (int r = 0; r < kPhased2Classes; ++r)
+#pragma unroll
+        for (int i = 0; i < kChannels / 2; ++i) of[0][r][i] = fmaf(of[1][r][i], 1 / kLowScale, of[0][r][i]);
+    }
+  }
+};
+
 /// The products of 16 rows, as one group: tap j of class r reads elements r + 1 - j for the first position and r + 2 - j for
 /// the second.
 template <class Operand, int kChannels>
-__device__ __forceinline__ void multiply_phased2(const Phased2Words& words, std::uint64_t weights,
-                                                 float (&sums)[kPhased2Classes][kChannels / 2]) {
+__device__ __forceinline__ void multiply_phased2(const Phased2Words<Operand::kParts>& words, std::uint64_t weights,
+                                                 Phased2Sums<Operand, kChannels>& sums) {
   using Mma = ptx::WgmmaFromRegisters<Operand::kType, kChannels, false>;
+  constexpr std::uint32_t kOfPart = kPhased2Classes * kPhased2Taps * 2 * kChannels;  // in 16 bytes
   ptx::wgmma_fence();
 #pragma unroll
   for (int r = 0; r < kPhased2Classes; ++r) {
 #pragma unroll
     for (int j = 0; j < kPhased2Taps; ++j) {
-      const auto& a = words.v[r + kPhased2Taps - 1 - j];
-      const auto& b = words.v[r + kPhased2Taps - j];
-      const std::uint32_t fragment[4] = {a[0], b[0], a[1], b[1]};
-      Mma::multiply(sums[r], fragment, weights + static_cast<std::uint32_t>(r * kPhased2Taps + j) * (2 * kChannels), true);
+      const std::uint64_t own = weights + static_cast<std::uint32_t>(r * kPhased2Taps + j) * (2 * kChannels);
+#pragma unroll
+      for (int part = 0; part < Operand::kParts; ++part) {
+        const auto& a = words.v[part][r + kPhased2Taps - 1 - j];
+        const auto& b = words.v[part][r + kPhased2Taps - j];
+        const std::uint32_t fragment[4] = {a[0], b[0], a[1], b[1]};
+        Mma::multiply(sums.of[part][r], fragment, own, true);
+        if constexpr (Operand::kSplit) {
+          if (part == 0) Mma::multiply(sums.of[1][r], fragment, own + kOfPart, true);
+        }
+      }
     }
   }
   ptx::wgmma_commit();
@@ -170,7 +200,7 @@ __device__ __forceinline__ void consume_phased2(const TapGemm& gemm, const Phase
                                                 const OperandHeader* __restrict__ weight_header, int group, int warp,
                                                 int lane) {
   using T = typename Operand::Source;
-  constexpr std::uint32_t kDepth = kPhased2Classes * kPhased2Taps * 2 * kChannels;  // in 16 bytes
+  constexpr std::uint32_t kDepth = Operand::kParts * kPhased2Classes * kPhased2Taps * 2 * kChannels;  // in 16 bytes
   const SampleLook<Operand::kScaled> look(source_header);
   const int exponent = look.exponent(), slot = warp * 8 + lane / 4;
   const int of_weights = Operand::kScaled ? scale_exponent(weight_header->largest, kWeightTarget) : 0;
@@ -183,10 +213,9 @@ __device__ __forceinline__ void consume_phased2(const TapGemm& gemm, const Phase
   Ring at;
 #pragma unroll 1
   for (Phased2Walk walk(tiling, group); walk.more(tiling); walk.advance()) {
-    float sums[kPhased2Classes][kChannels / 2] = {};
-#pragma unroll
-    for (int r = 0; r < kPhased2Classes; ++r) ptx::fence_registers(sums[r]);
-    Phased2Words even{}, odd{};
+    Phased2Sums<Operand, kChannels> all;
+    all.fence();
+    Phased2Words<Operand::kParts> even{}, odd{};
     reader.begin_tile();
     std::uint64_t own = weights;
     // One group of products is outstanding while the operands of the next are converted.
@@ -199,12 +228,12 @@ __device__ __forceinline__ void consume_phased2(const TapGemm& gemm, const Phase
       ptx::wgmma_wait<1>();
       even.keep();
       reader.convert(raw, even);
-      multiply_phased2<Operand, kChannels>(even, own, sums);
+      multiply_phased2<Operand, kChannels>(even, own, all);
       reader.load(stage + 16 * Phased2Reader<Operand>::kPitch, raw);
       ptx::wgmma_wait<1>();
       odd.keep();
       reader.convert(raw, odd);
-      multiply_phased2<Operand, kChannels>(odd, own + kDepth, sums);
+      multiply_phased2<Operand, kChannels>(odd, own + kDepth, all);
       // All reads of the stage are complete: the products that use them are issued.
       ptx::mbarrier_arrive(layout.empty(at.stage));
       at.advance(tiling.stages);
@@ -212,8 +241,9 @@ __device__ __forceinline__ void consume_phased2(const TapGemm& gemm, const Phase
     ptx::wgmma_wait<0>();
     even.keep();
     odd.keep();
-#pragma unroll
-    for (int r = 0; r < kPhased2Classes; ++r) ptx::fence_registers(sums[r]);
+    all.fence();
+    all.join();
+    auto& sums = all.of[0];
     const float unsafe = reader.unsafe_below(static_cast<float>(gemm.rows * kPhased2Taps), weight_suspect_count);
     constexpr int kRuns = kPhased2Classes * ((kChannels + 63) / 64);
     Suspects<kRuns> suspects;
@@ -280,8 +310,8 @@ __global__ void __launch_bounds__(kPhased2Threads, 1)
 #endif
 }
 
-/// packed[weight tile][step][16 rows][class][tap][8 rows][channel][8 of 16 rows]. Row 4*(2*h + e) + q of 16 is at 8*h + 2*q +
-/// e, the order of Phased2Reader. Zero where there is no weight.
+/// packed[weight tile][step][16 rows][part][class][tap][8 rows][channel][8 of 16 rows]. Row 4*(2*h + e) + q of 16 is at 8*h +
+/// 2*q + e, the order of Phased2Reader. Zero where there is no weight.
 template <class Operand>
 __global__ void __launch_bounds__(kLargestThreads)
     phased_stride2_pack_kernel(const __grid_constant__ TapGemm gemm, const __grid_constant__ Phased2Tiling tiling,
@@ -296,7 +326,8 @@ __global__ void __launch_bounds__(kLargestThreads)
     rest /= size;
     return digit;
   };
-  const std::int64_t own = take(tiling.channels), h = take(2), j = take(kPhased2Taps), r = take(kPhased2Classes);
+  const std::int64_t own = take(tiling.channels), h = take(2), j = take(kPhased2Taps), r = take(kPhased2Classes),
+                     part = take(Operand::kParts);
   const std::int64_t row0 = take(tiling.count * kPhased2Depths) * 16, tile = rest;
   const std::int64_t tiles = tiling.weight_tiles / gemm.G, g = tile / tiles, channel = tile % tiles * tiling.channels + own;
   const std::int64_t k = (r + problem.P_l) % kPhased2Classes + j * kPhased2Classes;
@@ -310,7 +341,8 @@ __global__ void __launch_bounds__(kLargestThreads)
   }
   uint4 parts[Operand::kParts];
   const std::uint32_t suspect_count = make_operand<Operand>(values, power_of_two(exponent), SplitRange(exponent), parts);
-  packed[index] = parts[0];
+  packed[index] = Operand::kSplit && part == 1 ? parts[Operand::kParts - 1] : parts[0];
+  if (part != 0) return;
   if (suspect_count != 0) add_suspect_count(&header->suspect_count, suspect_count);
   if constexpr (Operand::kScaled) add_small_weights(header, suspect_count);
 }

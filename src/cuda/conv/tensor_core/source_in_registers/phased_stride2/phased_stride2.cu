@@ -27,6 +27,7 @@ PackingKey key_of(const ConvProblem& problem, const Phased2Tiling& tiling) {
   return {static_cast<std::int64_t>(Algorithm::tensor_core),
           kPhased2Packing,
           static_cast<std::int64_t>(problem.dtype),
+          tiling.parts,
           problem.C_in,
           problem.C_out,
           problem.G,
@@ -58,16 +59,15 @@ void launch(const Gather& call, const Phased2Tiling& tiling) {
 template <class Operand>
 void gather_stride2(const Gather& call) {
   const DeviceProperties& gpu = properties(call.device);
-  const Phased2Tiling tiling = best_phased2_tiling(call.problem, gpu.sm_count, gpu.shared_bytes_per_block);
+  const Phased2Tiling tiling = best_phased2_tiling(call.problem, Operand::kParts, gpu.sm_count, gpu.shared_bytes_per_block);
   switch (tiling.channels) {
     case 32:
       return launch<Operand, 32>(call, tiling);
     case 64:
       return launch<Operand, 64>(call, tiling);
-    case 96:
-      return launch<Operand, 96>(call, tiling);
     default:
-      return launch<Operand, 128>(call, tiling);
+      if constexpr (!Operand::kSplit)
+        return tiling.channels == 96 ? launch<Operand, 96>(call, tiling) : launch<Operand, 128>(call, tiling);
   }
 }
 
@@ -76,7 +76,8 @@ void gather_stride2(const Gather& call) {
 void phased_stride2_gather(const Gather& call) {
   if (call.problem.dtype == DType::f16) return gather_stride2<F16>(call);
   if (call.problem.dtype == DType::bf16) return gather_stride2<Bf16>(call);
-  return gather_stride2<ScaledF16>(call);
+  if (call.precision == Precision::tf32) return gather_stride2<ScaledF16>(call);
+  return gather_stride2<SplitF16>(call);
 }
 
 }  // namespace polyphase::cuda::tensor_core

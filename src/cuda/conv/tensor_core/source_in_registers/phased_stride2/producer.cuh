@@ -99,12 +99,15 @@ __device__ __forceinline__ void copy_phased2(const TapGemm& gemm, const Phased2T
 }
 
 /// The elements of a thread's positions in 16 rows in the format of wgmma, as pairs of rows. A row's element 0 is an odd one.
+template <int kParts>
 struct Phased2Words {
-  std::uint32_t v[kPhased2Elements][2];
+  std::uint32_t v[kParts][kPhased2Elements][2];
   /// Keeps them in the registers that wgmma reads until here.
   __device__ __forceinline__ void keep() {
 #pragma unroll
-    for (int i = 0; i < kPhased2Elements; ++i) ptx::opaque(v[i]);
+    for (auto& part : v)
+#pragma unroll
+      for (auto& element : part) ptx::opaque(element);
   }
 };
 
@@ -150,17 +153,22 @@ struct Phased2Reader {
     }
   }
 
-  __device__ __forceinline__ void convert(const Raw& raw, Phased2Words& to) {
+  __device__ __forceinline__ void convert(const Raw& raw, Phased2Words<Operand::kParts>& to) {
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
 #pragma unroll
       for (int i = 0; i < kPhased2Elements; ++i) {
         if constexpr (sizeof(T) == 2) {
-          to.v[i][k] = __byte_perm(raw.v[(i + 1) / 2][2 * k], raw.v[(i + 1) / 2][2 * k + 1], i % 2 == 0 ? 0x7632 : 0x5410);
+          to.v[0][i][k] = __byte_perm(raw.v[(i + 1) / 2][2 * k], raw.v[(i + 1) / 2][2 * k + 1], i % 2 == 0 ? 0x7632 : 0x5410);
         } else {
-          const __half2 half =
-              __floats2half2_rn(__uint_as_float(raw.v[i][2 * k]) * scale, __uint_as_float(raw.v[i][2 * k + 1]) * scale);
-          to.v[i][k] = *reinterpret_cast<const std::uint32_t*>(&half);
+          const float a = __uint_as_float(raw.v[i][2 * k]) * scale, b = __uint_as_float(raw.v[i][2 * k + 1]) * scale;
+          const __half2 half = __floats2half2_rn(a, b);
+          to.v[0][i][k] = *reinterpret_cast<const std::uint32_t*>(&half);
+          if constexpr (Operand::kSplit) {
+            const float2 rounded = __half22float2(half);
+            const __half2 low = __floats2half2_rn((a - rounded.x) * kLowScale, (b - rounded.y) * kLowScale);
+            to.v[1][i][k] = *reinterpret_cast<const std::uint32_t*>(&low);
+          }
           most = __hmax2_nan(most, __habs2(half));
           fewest = __hmin2(fewest, __habs2(half));
         }

@@ -3,12 +3,13 @@
 #include <algorithm>
 
 #include "cuda/conv/rounding.hpp"
+#include "cuda/conv/tensor_core/pipeline/tiles.hpp"
 
 namespace polyphase::cuda::tensor_core {
 namespace {
 
 constexpr std::int64_t kLeastRows = 32, kLeastUnits = 256;
-constexpr int kChannelTiles[] = {32, 64, 96, 128};
+constexpr int kChannelTiles[] = {32, 64, 96, 128}, kMostChannelsOfTwoParts = 64;
 constexpr std::int64_t kLongest = 1 << 24;       // elements per row
 constexpr std::int64_t kMostTiles = 0x40000000;  // limit for numbers divided by FastDivide
 
@@ -20,15 +21,17 @@ bool is_for_phased2(const ConvProblem& problem, std::int64_t element_bytes) {
 
 }  // namespace
 
-Phased2Tiling make_phased2_tiling(const ConvProblem& problem, int channels, int sm_count, int shared_limit) {
+Phased2Tiling make_phased2_tiling(const ConvProblem& problem, int channels, int parts, int sm_count, int shared_limit) {
   const auto element_bytes = static_cast<int>(size_of(problem.dtype));
   if (!is_for_phased2(problem, element_bytes)) return {};
   Phased2Tiling tiling{};
-  tiling.channels = channels;
+  tiling.channels = channels, tiling.parts = parts;
   const std::int64_t rows = problem.C_in / problem.G, out = problem.C_out / problem.G;
+  if (parts == 2 && (channels > kMostChannelsOfTwoParts || rows * kPhased2Taps > kChainMost * 16)) return {};
   tiling.weight_tiles = problem.G * divide_up(out, channels);
   tiling.count = static_cast<int>(std::min<std::int64_t>(divide_up(rows, kPhased2Rows), 1 << 16));
-  const std::int64_t weight_bytes = std::int64_t{tiling.count} * kPhased2Rows * kPhased2Classes * kPhased2Taps * channels * 2;
+  const std::int64_t weight_bytes =
+      std::int64_t{tiling.count} * kPhased2Rows * kPhased2Classes * kPhased2Taps * channels * 2 * parts;
   tiling.stage_bytes = kPhased2Rows * phased2_vectors(element_bytes) * 16;
   const std::int64_t left = shared_limit - kPhased2BarrierBytes - channels * 4 - weight_bytes;
   if (left < std::int64_t{2} * kPhased2Groups * tiling.stage_bytes || tiling.weight_tiles > sm_count) return {};
@@ -51,11 +54,11 @@ Phased2Tiling make_phased2_tiling(const ConvProblem& problem, int channels, int 
   return tiling;
 }
 
-Phased2Tiling best_phased2_tiling(const ConvProblem& problem, int sm_count, int shared_limit) {
+Phased2Tiling best_phased2_tiling(const ConvProblem& problem, int parts, int sm_count, int shared_limit) {
   Phased2Tiling best{};
   if (problem.C_in / problem.G < kLeastRows || problem.L_out / kPhased2Classes < kLeastUnits) return best;
   for (const int channels : kChannelTiles) {
-    const Phased2Tiling tiling = make_phased2_tiling(problem, channels, sm_count, shared_limit);
+    const Phased2Tiling tiling = make_phased2_tiling(problem, channels, parts, sm_count, shared_limit);
     if (tiling.count != 0 && (best.count == 0 || tiling.weight_tiles < best.weight_tiles)) best = tiling;
   }
   return best;

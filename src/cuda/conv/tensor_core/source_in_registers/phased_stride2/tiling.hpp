@@ -21,6 +21,7 @@ inline constexpr int kPhased2StagesMost = 10;
 
 struct Phased2Tiling {
   int channels;                    // per tile
+  int parts;                       // of a number: 2 in fp32
   int count;                       // steps of the reduction
   int stages, stage_bytes;         // per consumer
   int weight_bytes, shared_bytes;  // weight_bytes: of a tile
@@ -32,12 +33,14 @@ struct Phased2Tiling {
   std::int64_t packed_bytes;  // of all weight tiles
 };
 
-/// The tiling with tiles of `channels` channels. count == 0 if the problem is not of this kind (forward, stride 2, four
-/// adjacent taps, odd padding, rows of whole vectors) or if its weights do not fit.
-[[nodiscard]] Phased2Tiling make_phased2_tiling(const ConvProblem& problem, int channels, int sm_count, int shared_limit);
+/// The tiling with tiles of `channels` channels and numbers of `parts` parts. count == 0 if the problem is not of this kind
+/// (forward, stride 2, four adjacent taps, odd padding, rows of whole vectors) or if its weights do not fit. Two parts have two
+/// sets of sums, so they have tiles of at most 64 channels, and at most 128 rows, whose high parts are summed without a break.
+[[nodiscard]] Phased2Tiling make_phased2_tiling(const ConvProblem& problem, int channels, int parts, int sm_count,
+                                                int shared_limit);
 
 /// Among tiles of 32, 64, 96 and 128 channels, those with the fewest blocks, and among these the least waste. count == 0 also
 /// for fewer than 32 input channels or 256 units per row, where tiles would be mostly empty.
-[[nodiscard]] Phased2Tiling best_phased2_tiling(const ConvProblem& problem, int sm_count, int shared_limit);
+[[nodiscard]] Phased2Tiling best_phased2_tiling(const ConvProblem& problem, int parts, int sm_count, int shared_limit);
 
 }  // namespace polyphase::cuda::tensor_core

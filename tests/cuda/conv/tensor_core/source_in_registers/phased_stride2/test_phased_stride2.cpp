@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -38,18 +39,15 @@ std::vector<ConvProblem> phases_problems() {
 
 bool has_tensor_cores() { return cuda::device_count() > 0 && cuda::properties(0).arch() == 90 && !tensor_core::uses_mma(90); }
 
-constexpr auto kByPhases = [](const GpuCall& call) {
-  tensor_core::phased_stride2_gather({call.problem,
-                                      ConvDirection::forward,
-                                      Precision::fp32,
-                                      call.first,
-                                      call.second,
-                                      call.bias,
-                                      call.out,
-                                      {},
-                                      0,
-                                      call.stream});
-};
+auto by_phases(Precision precision) {
+  return [precision](const GpuCall& call) {
+    tensor_core::phased_stride2_gather(
+        {call.problem, ConvDirection::forward, precision, call.first, call.second, call.bias, call.out, {}, 0, call.stream});
+  };
+}
+
+/// Whether two parts of each number are computed: with more rows the high parts would have too many products.
+bool takes_fp32(const ConvProblem& p) { return p.C_in / p.G <= 128; }
 
 template <class E>
 double check_bits(ConvProblem p, Precision precision) {
@@ -59,7 +57,7 @@ double check_bits(ConvProblem p, Precision precision) {
   const ConvArrays<E> arrays(p, kSmallIntegers);
   const Array<E> expected = arrays.run(ConvDirection::forward, Algorithm::reference);
   bool intact = false;
-  const Array<E> got = run_on_gpu(arrays, ConvDirection::forward, kByPhases, intact);
+  const Array<E> got = run_on_gpu(arrays, ConvDirection::forward, by_phases(precision), intact);
   CHECK_MESSAGE(same_bits(got, expected), p, ' ', precision);
   CHECK_MESSAGE(intact, p, ": wrote outside its output");
   return expected.norm();
@@ -72,8 +70,10 @@ TEST_CASE("steps fit shared memory, cover the reduction, the channels and every 
     for (const DType dtype : {DType::f32, DType::bf16}) {
       p.dtype = dtype;
       for (const int channels : {32, 64, 96}) {
-        const tensor_core::Phased2Tiling tiling = tensor_core::make_phased2_tiling(p, channels, 132, kSharedOfHopper);
+        const tensor_core::Phased2Tiling tiling = tensor_core::make_phased2_tiling(p, channels, 1, 132, kSharedOfHopper);
         REQUIRE(tiling.count > 0);
+        const bool in_parts = tensor_core::make_phased2_tiling(p, channels, 2, 132, kSharedOfHopper).count > 0;
+        CHECK(in_parts == (channels <= 64 && takes_fp32(p)));
         CHECK(tiling.shared_bytes <= kSharedOfHopper);
         CHECK(tiling.stages >= 2);
         CHECK(tiling.count * tensor_core::kPhased2Rows >= p.C_in / p.G);
@@ -92,7 +92,7 @@ TEST_CASE("steps fit shared memory, cover the reduction, the channels and every 
 
 TEST_CASE("other strides, kernels, paddings and rows are declined, and weights that do not fit") {
   const auto takes = [](const ConvProblem& p) {
-    return tensor_core::make_phased2_tiling(p, 128, 132, kSharedOfHopper).count != 0;
+    return tensor_core::make_phased2_tiling(p, 128, 1, 132, kSharedOfHopper).count != 0;
   };
   const ConvProblem p = phases_problem(1, 128, 128, 640);
   CHECK(takes(p));
@@ -110,7 +110,7 @@ TEST_CASE("other strides, kernels, paddings and rows are declined, and weights t
   CHECK(!takes(with([](ConvProblem& o) { o.C_in = 256; })));
 }
 
-TEST_CASE("it takes one part, forward, from 32 rows on") {
+TEST_CASE("it takes forward, from 32 rows on, in fp32 up to 128") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
   const auto takes = [](ConvProblem p, DType dtype, Precision precision, ConvDirection direction = ConvDirection::forward) {
     p.dtype = dtype;
@@ -119,7 +119,8 @@ TEST_CASE("it takes one part, forward, from 32 rows on") {
   const ConvProblem p = phases_problem(1, 128, 128, 640);
   CHECK(takes(p, DType::bf16, Precision::fp32));
   CHECK(takes(p, DType::f32, Precision::tf32));
-  CHECK(!takes(p, DType::f32, Precision::fp32));
+  CHECK(takes(p, DType::f32, Precision::fp32));
+  CHECK(!takes(phases_problem(1, 192, 96, 4096), DType::f32, Precision::fp32));
   CHECK(!takes(p, DType::bf16, Precision::fp32, ConvDirection::dgrad));
   CHECK(!takes(phases_problem(1, 24, 128, 640), DType::bf16, Precision::fp32));
   CHECK(!takes(phases_problem(1, 128, 128, 64), DType::bf16, Precision::fp32));
@@ -130,6 +131,7 @@ TEST_CASE("small integers, bit for bit") {
   double norm = 0;
   for (const ConvProblem& p : phases_problems()) {
     norm += check_bits<float>(p, Precision::tf32);
+    if (takes_fp32(p)) norm += check_bits<float>(p, Precision::fp32);
     norm += check_bits<Half>(p, Precision::fp32);
     norm += check_bits<BFloat16>(p, Precision::fp32);
   }
@@ -147,18 +149,20 @@ TEST_CASE("infinities, NaN and numbers of all sizes come out as from plain sums"
     for (std::int64_t i = 398; i < 502; ++i)
       arrays.x[row + i] = i < 400 || i >= 500 ? 0.0F : std::ldexp(arrays.x[row + i], -60);
   }
-  bool intact = false;
   const Array<float> expected = arrays.run(ConvDirection::forward, Algorithm::reference, false);
-  const Array<float> got = run_on_gpu(arrays, ConvDirection::forward, kByPhases, intact, false);
-  std::int64_t unusual = 0, tiny = 0, wrong = 0;
-  for (std::int64_t i = 0; i < got.size(); ++i) {
-    unusual += std::isfinite(expected[i]) ? 0 : 1;
-    tiny += expected[i] != 0 && std::fabs(expected[i]) < 1e-10F ? 1 : 0;
-    wrong += got[i] == expected[i] || (std::isnan(got[i]) && std::isnan(expected[i])) ? 0 : 1;
+  for (const Precision precision : {Precision::fp32, Precision::tf32}) {
+    bool intact = false;
+    const Array<float> got = run_on_gpu(arrays, ConvDirection::forward, by_phases(precision), intact, false);
+    std::int64_t unusual = 0, tiny = 0, wrong = 0;
+    for (std::int64_t i = 0; i < got.size(); ++i) {
+      unusual += std::isfinite(expected[i]) ? 0 : 1;
+      tiny += expected[i] != 0 && std::fabs(expected[i]) < 1e-10F ? 1 : 0;
+      wrong += got[i] == expected[i] || (std::isnan(got[i]) && std::isnan(expected[i])) ? 0 : 1;
+    }
+    CHECK(unusual > 0);
+    CHECK(tiny > 1000);
+    CHECK(wrong == 0);
   }
-  CHECK(unusual > 0);
-  CHECK(tiny > 1000);
-  CHECK(wrong == 0);
 }
 
 TEST_CASE("numbers too small for f16 cost few sums: only those that they can affect") {
@@ -167,8 +171,25 @@ TEST_CASE("numbers too small for f16 cost few sums: only those that they can aff
   for (std::int64_t i = 5; i < arrays.x.size(); i += 997) arrays.x[i] = std::ldexp(1.0F, -40);
   bool intact = false;
   const std::uint64_t before = cuda::computed_again();
-  const Array<float> got = run_on_gpu(arrays, ConvDirection::forward, kByPhases, intact);
+  const Array<float> got = run_on_gpu(arrays, ConvDirection::forward, by_phases(Precision::tf32), intact);
   const std::uint64_t again = cuda::computed_again() - before;
   CHECK(got.norm() > 0);
   CHECK(again < 100);  // of 786432; it would be some hundreds if one such number made all sums of its tile suspect
+}
+
+TEST_CASE("fp32 is as accurate as plain sums") {
+  if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
+  for (const std::int64_t rows : {32, 100, 128}) {
+    const ConvArrays<float> arrays(phases_problem(2, rows, 64, 2048), kNormal);
+    bool intact = false;
+    const Array<float> exact = arrays.run(ConvDirection::forward, Algorithm::reference);
+    const Array<float> got = run_on_gpu(arrays, ConvDirection::forward, by_phases(Precision::fp32), intact);
+    double most = 0, largest = 0;
+    for (std::int64_t i = 0; i < got.size(); ++i) {
+      most = std::max(most, std::fabs(static_cast<double>(got[i]) - static_cast<double>(exact[i])));
+      largest = std::max(largest, std::fabs(static_cast<double>(exact[i])));
+    }
+    CAPTURE(rows);
+    CHECK(most < 0x1p-20 * largest);
+  }
 }
