@@ -134,12 +134,6 @@ double worst_error(const std::vector<bench::SampledOutput>& outputs, double term
   return worst;
 }
 
-double terms_of(const ConvProblem& p, ConvDirection direction) {
-  if (direction == ConvDirection::wgrad) return static_cast<double>(p.N * p.L_in);
-  return static_cast<double>((direction == ConvDirection::dgrad ? p.channels_out_per_group() : p.channels_in_per_group()) *
-                             p.K);
-}
-
 /// The layer's direction: the forward of a Conv1d is its problem's dgrad.
 ConvDirection problem_direction(ConvDirection layer, bool is_conv1d) {
   if (!is_conv1d || layer == ConvDirection::wgrad) return layer;
@@ -236,7 +230,7 @@ class Bench {
     device_->run(what, kernel, mixed);
     const std::uint64_t again = device_->recomputed() - before;
     const double error = worst_error(device_->sampled(what, mixed, samples_of(result.numel(), what.direction)),
-                                     terms_of(what.problem, what.direction));
+                                     bench::terms_of(what.problem, what.direction));
     device_->run(what, kernel, normal);  // packs its weights
     const bench::DataTimes times =
         device_->time([&] { device_->run(what, kernel, mixed); }, [&] { device_->run(what, kernel, normal); });

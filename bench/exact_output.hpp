@@ -1,7 +1,11 @@
 #pragma once
 // One element of a convolution's result in float64, by the formula of conv/problem.hpp, on the host or in a kernel.
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
+#include <vector>
 
 #include "conv/problem.hpp"
 
@@ -12,6 +16,13 @@
 #endif
 
 namespace polyphase::bench {
+
+/// The most terms that a result's element has.
+inline double terms_of(const ConvProblem& p, ConvDirection direction) {
+  return static_cast<double>(direction == ConvDirection::wgrad   ? p.N * p.L_in
+                             : direction == ConvDirection::dgrad ? p.channels_out_per_group() * p.K
+                                                                 : p.channels_in_per_group() * p.K);
+}
 
 /// A sum, and the sum of its terms' magnitudes.
 struct ExactSum {
@@ -26,6 +37,22 @@ struct ExactSum {
 struct SampledOutput {
   double exact, magnitude, result;
 };
+
+/// The largest |result - exact| over an output's typical size; infinity for NaN, or if all are zero. That size is the root mean
+/// square of all outputs, or what `terms` independent terms of this one's magnitude add up to: sums of few terms are often far
+/// from the root mean square, and so is their rounding.
+inline double largest_error(const std::vector<SampledOutput>& outputs, double terms) {
+  double squares = 0, worst = 0;
+  for (const SampledOutput& one : outputs) squares += one.exact * one.exact;
+  if (squares == 0) return std::numeric_limits<double>::infinity();
+  const double typical = std::sqrt(squares / static_cast<double>(outputs.size())), root = std::sqrt(terms);
+  for (const SampledOutput& one : outputs) {
+    const double error = std::abs(one.result - one.exact) / std::max(typical, one.magnitude / root);
+    if (std::isnan(error)) return std::numeric_limits<double>::infinity();
+    worst = std::max(worst, error);
+  }
+  return worst;
+}
 
 /// The arrays of a problem. With `nhwc` the channels are innermost: x (N, L_in, C_in), w (C_in, K, C_out/G), y (N, L_out,
 /// C_out). Results are always numbered as conv/problem.hpp lays them out.

@@ -51,9 +51,7 @@ Pass pass_of(const std::string& name) {
 }
 
 double allowed_error(const ConvProblem& p, ConvDirection direction, const Mode& mode) {
-  const double terms = static_cast<double>(direction == ConvDirection::wgrad   ? p.N * p.L_in
-                                           : direction == ConvDirection::dgrad ? p.channels_out_per_group() * p.K
-                                                                               : p.channels_in_per_group() * p.K);
+  const double terms = terms_of(p, direction);
   if (mode.dtype == DType::f64) return 8 * 0x1p-53 * std::sqrt(terms);
   if (mode.dtype == DType::bf16) return 5 * 0x1p-8;
   if (mode.dtype == DType::f16) return 5 * 0x1p-11;

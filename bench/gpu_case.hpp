@@ -31,7 +31,7 @@ struct Pass {
 /// Parses "forward", "dgrad", "wgrad" or "step"; throws Error on other names.
 [[nodiscard]] Pass pass_of(const std::string& name);
 
-/// The allowed error of a result over its root mean square: rounding of the operands or of the sums.
+/// The allowed error as sampled_error() has it: rounding of the operands or of the sums.
 [[nodiscard]] double allowed_error(const ConvProblem& p, ConvDirection direction, const Mode& mode);
 
 /// Random normal operands and results, in as many sets as exceed the L2, at most 16.
@@ -59,7 +59,7 @@ void run_own(const ConvProblem& p, ConvDirection direction, Sets::Set& set, Algo
              PackedWeights packed, cudaStream_t stream);
 
 /// Poisons the results of a pass, lets `run` compute them and compares a sample with the formula in float64. Gives the largest
-/// error over the allowed one, and the error itself. `nhwc`: the layout of the arrays.
+/// error over the allowed one, and sampled_error() itself. `nhwc`: the layout of the arrays.
 struct Verdict {
   double error = 0;
   double share = 0;  ///< error over the allowed error

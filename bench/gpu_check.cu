@@ -3,10 +3,6 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
-
 #include "cuda/memory/allocator.hpp"
 #include "cuda/runtime/runtime.hpp"
 #include "exact_output.hpp"
@@ -74,15 +70,7 @@ std::vector<SampledOutput> sampled_outputs(const ConvProblem& problem, ConvDirec
 
 double sampled_error(const ConvProblem& problem, ConvDirection direction, const DeviceOperands& operands, bool nhwc,
                      const std::vector<std::int64_t>& samples, cudaStream_t stream) {
-  double worst = 0, squares = 0;
-  for (const SampledOutput& one : sampled_outputs(problem, direction, operands, nhwc, samples, stream)) {
-    const double difference = std::abs(one.exact - one.result);
-    if (std::isnan(difference)) return std::numeric_limits<double>::infinity();
-    worst = std::max(worst, difference);
-    squares += one.exact * one.exact;
-  }
-  return squares > 0 ? worst / std::sqrt(squares / static_cast<double>(samples.size()))
-                     : std::numeric_limits<double>::infinity();
+  return largest_error(sampled_outputs(problem, direction, operands, nhwc, samples, stream), terms_of(problem, direction));
 }
 
 }  // namespace polyphase::bench

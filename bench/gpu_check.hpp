@@ -21,9 +21,8 @@ struct DeviceOperands {
                                                          const DeviceOperands& operands, bool nhwc,
                                                          const std::vector<std::int64_t>& samples, cudaStream_t stream);
 
-/// The largest |result - formula| of the sampled elements over the root mean square of the formula; infinity for NaN. Waits.
-/// `samples` are indices as conv/problem.hpp lays the result out. With `nhwc` the arrays' channels are innermost: x (N, L_in,
-/// C_in), w (C_in, K, C_out/G), y (N, L_out, C_out).
+/// largest_error() of the sampled elements. Waits. `samples` are indices as conv/problem.hpp lays the result out. With `nhwc`
+/// the arrays' channels are innermost: x (N, L_in, C_in), w (C_in, K, C_out/G), y (N, L_out, C_out).
 [[nodiscard]] double sampled_error(const ConvProblem& problem, ConvDirection direction, const DeviceOperands& operands,
                                    bool nhwc, const std::vector<std::int64_t>& samples, cudaStream_t stream);
 
