@@ -68,7 +68,7 @@ def as_subproject(folder: Path) -> None:
     if shutil.which("ccache"):
         cxx = f"ccache {cxx}"
     run([*meson_in_use(build_root), "setup", "build", "--buildtype=plain", "-Doptimization=0", "-Dcpp_args=-O0", "-Ddefault_library=static",
-         "-Dpolyphase:cuda=disabled"], folder / "client", CXX=cxx)
+         "-Dpolyphase:cuda=disabled", "-Dpolyphase:together=true"], folder / "client", CXX=cxx)
     run(["ninja", "-C", "build"], folder / "client")
     run([folder / "client/build/client"], folder)
     # Meson's and CMake's compiler checks are in meson-private.
