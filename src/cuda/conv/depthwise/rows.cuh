@@ -168,6 +168,7 @@ void launch_rows(const ConvProblem& problem, const T* y, const T* w, const T* bi
   auto* kernel = rows_kernel<T, kVector, kVectors, true>;
   if constexpr (kVector == 4)
     if (!has_whole_vectors<T>(problem, y, kVector)) kernel = rows_kernel<T, kVector, kVectors, false>;
+  allow_shared_memory(kernel, static_cast<std::int64_t>(shared));
   kernel<<<grid, 32 * kRowWarps, shared, stream>>>(launch, epilogue, y, w, bias, x);
   check_launch("conv depthwise: many rows");
 }

@@ -141,6 +141,14 @@ TEST_CASE("many rows into one: every number of taps, edge and misalignment, an a
         check_dgrad_bits<Half>(p, 0);
         check_dgrad_bits<BFloat16>(p, 0);
       }
+  // As many rows as the rule allows: their weights need more shared memory than a kernel has without asking.
+  for (const auto& [K, rows] : {std::pair{1, 2816}, {3, 1024}, {3, 1408}, {9, 938}, {10, 704}, {17, 563}}) {
+    const ConvProblem p = sized({.N = 2, .C_in = 1, .C_out = rows, .L_in = 128, .K = K, .P_l = K / 2, .P_r = (K - 1) / 2});
+    CHECK(cuda::depthwise::has_many_rows(p, ConvDirection::dgrad));
+    check_dgrad_bits<float>(p, 0);
+    check_dgrad_bits<Half>(p, 0);
+    check_dgrad_bits<BFloat16>(p, 0);
+  }
   // Long rows of 16 bits to one channel stay on the tensor cores.
   ConvProblem post = sized({.N = 16, .C_in = 1, .C_out = 32, .L_in = 220416, .K = 7, .P_l = 3, .P_r = 3});
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64}) {
