@@ -12,7 +12,7 @@ namespace polyphase::cuda {
 namespace {
 
 constexpr int kFinishThreads = 256;
-constexpr int kFinishVectors = 4;  // per thread
+constexpr int kFinishVectors = 1;  // per thread: their loads do not overlap
 
 struct FinishLaunch {
   Epilogue epilogue;

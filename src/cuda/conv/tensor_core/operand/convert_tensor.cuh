@@ -5,6 +5,7 @@
 // The kernel that multiplies copies contiguous bytes.
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 #include "conv/algorithm.hpp"
@@ -14,6 +15,7 @@
 #include "cuda/conv/tensor_core/operand/source_layout.hpp"
 #include "cuda/conv/tensor_core/operand/traits.cuh"
 #include "cuda/elementwise/snake_function.cuh"
+#include "cuda/kernel/cluster.cuh"
 #include "cuda/kernel/dependent_launch.cuh"
 #include "cuda/kernel/elements.cuh"
 #include "cuda/runtime/runtime.hpp"
@@ -71,6 +73,27 @@ __device__ __forceinline__ void add_suspect_count(std::uint32_t* to, std::uint32
   if ((suspect_count & kNever) != 0) atomicOr(to, kNever);
 }
 
+inline constexpr int kZerosThreads = 256;
+
+/// Writes `count` zeros after the launch before. The next launch may begin immediately.
+static __global__ void __launch_bounds__(kZerosThreads) zeros_kernel(std::uint32_t* zeros, std::int64_t count) {
+  wait_for_grid_before();
+  let_dependents_start();
+  for (std::int64_t i = threadIdx.x; i < count; i += kZerosThreads) zeros[i] = 0;
+}
+
+/// The same after all work of the stream so far.
+inline void write_zeros(std::uint32_t* zeros, std::int64_t count, cudaStream_t stream) {
+  constexpr std::int64_t kMostOfBlock =
+      1 << 14;  // more take a block longer than a memset, which waits twice for 2 us in a graph
+  if (count > kMostOfBlock) {
+    CHECK_CUDA(cudaMemsetAsync(zeros, 0, static_cast<std::size_t>(count) * sizeof(std::uint32_t), stream));
+    return;
+  }
+  launch_behind(zeros_kernel, 1, kZerosThreads, 0, stream, zeros, count);
+  check_launch("conv tensor_core: zeros");
+}
+
 inline constexpr int kLargestThreads = 256, kLargestBatch = 8;
 
 /// Blocks of largest_kernel for `count` numbers.
@@ -106,12 +129,67 @@ __global__ void __launch_bounds__(kLargestThreads)
   if (threadIdx.x == 0) atomicMax(largest, most);  // integers: the order does not matter
 }
 
-/// *largest, zero before, = the largest finite magnitude of a problem's weights, as float bits. T is float.
+/// What is known of packed weights: the first words of a WeightHeader and of an OperandHeader.
+inline constexpr int kWeightWords = 3;
+static_assert(sizeof(WeightHeader) == kWeightWords * sizeof(std::uint32_t) &&
+              offsetof(OperandHeader, small) == 2 * sizeof(std::uint32_t));
+
+inline constexpr int kClusterLargestThreads = 1024;
+
+/// words = the largest finite magnitude of `count` values, as float bits, and zeros. One cluster of blocks. T is float.
 template <class T>
-void find_largest_weight(const ConvProblem& problem, const T* weights, std::uint32_t* largest, cudaStream_t stream) {
-  const std::int64_t count = problem.C_in * problem.channels_out_per_group() * problem.K;
-  largest_kernel<<<static_cast<unsigned>(largest_blocks(count)), kLargestThreads, 0, stream>>>(weights, count, largest);
-  check_launch("conv tensor_core: largest weight");
+__global__ void __launch_bounds__(kClusterLargestThreads)
+    cluster_largest_kernel(const T* __restrict__ values, std::int64_t count, std::uint32_t* __restrict__ words) {
+  __shared__ std::uint32_t of_warp[kClusterLargestThreads / 32], of_block;
+  const auto blocks = static_cast<int>(gridDim.x);
+  const std::int64_t step = static_cast<std::int64_t>(blocks) * kClusterLargestThreads;
+  std::uint32_t most = 0;
+  for (std::int64_t first = blockIdx.x * static_cast<std::int64_t>(kClusterLargestThreads) + threadIdx.x; first < count;
+       first += step * kLargestBatch) {
+    float v[kLargestBatch];
+#pragma unroll
+    for (int i = 0; i < kLargestBatch; ++i) v[i] = first + i * step < count ? values[first + i * step] : 0.0F;
+#pragma unroll
+    for (int i = 0; i < kLargestBatch; ++i) {
+      const std::uint32_t magnitude = __float_as_uint(v[i]) & 0x7fffffffU;
+      if (magnitude < 0x7f800000U) most = max(most, magnitude);
+    }
+  }
+  most = __reduce_max_sync(0xffffffffU, most);
+  if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = most;
+  __syncthreads();
+  most = __reduce_max_sync(0xffffffffU, of_warp[threadIdx.x % 32]);
+  if (threadIdx.x == 0) of_block = most;
+  synchronize_cluster();
+  if (blockIdx.x == 0 && threadIdx.x < 32) {
+    const int rank = static_cast<int>(threadIdx.x);
+    most = __reduce_max_sync(0xffffffffU, rank < blocks ? *in_block(&of_block, rank) : 0U);
+    if (rank < kWeightWords) words[rank] = rank == 0 ? most : 0U;
+  }
+  synchronize_cluster();  // no block ends before it is read
+}
+
+/// Writes the words before the weights are packed: for scaled operands the largest finite magnitude of the problem's weights,
+/// as float bits, and zeros.
+template <class Operand>
+void begin_weight_words(const ConvProblem& problem, const typename Operand::Source* weights, std::uint32_t* words,
+                        cudaStream_t stream) {
+  if constexpr (!Operand::kScaled) {
+    write_zeros(words, kWeightWords, stream);
+  } else {
+    constexpr std::int64_t kMostOfCluster = 1 << 20;  // more take a cluster longer than two launches
+    const std::int64_t count = problem.C_in * problem.channels_out_per_group() * problem.K;
+    int device = 0;
+    CHECK_CUDA(cudaGetDevice(&device));
+    if (count <= kMostOfCluster && most_cluster(device) == kMostCluster) {
+      launch_clusters(cluster_largest_kernel<float>, kMostCluster, kClusterLargestThreads, 0, stream, kMostCluster, weights,
+                      count, words);
+    } else {
+      write_zeros(words, kWeightWords, stream);
+      largest_kernel<<<static_cast<unsigned>(largest_blocks(count)), kLargestThreads, 0, stream>>>(weights, count, words);
+    }
+    check_launch("conv tensor_core: largest weight");
+  }
 }
 
 /// run.operator()<Operand>(), of what a problem's numbers become.

@@ -19,15 +19,16 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// `to` = a WeightHeader and the weights as operands of `columns` columns a tile, on `stream`.
+/// `to` = a WeightHeader and the weights as operands of `columns` columns a tile, on `stream`. Nothing reads the header of
+/// operands that are not scaled.
 template <class Operand>
 void pack_weights(const ConvProblem& problem, ConvDirection direction, const Tiling& tiling, int columns, const void* w,
                   void* to, cudaStream_t stream) {
   auto* weight_header = static_cast<WeightHeader*>(to);
   const auto* weights = static_cast<const typename Operand::Source*>(w);
-  CHECK_CUDA(cudaMemsetAsync(weight_header, 0, sizeof(WeightHeader), stream));
-  if constexpr (Operand::kScaled) find_largest_weight(problem, weights, &weight_header->largest, stream);
+  if constexpr (Operand::kScaled) begin_weight_words<Operand>(problem, weights, &weight_header->largest, stream);
   const std::int64_t vectors = tiling.weight_tiles * tiling.count * (tiling.weight_bytes / 16 / Operand::kParts);
+  require<NotImplemented>(vectors < std::int64_t{1} << 32, "conv tensor_core: expected less than 64 GiB of packed weights");
   const auto grid = static_cast<unsigned>(std::min<std::int64_t>((vectors + kPackThreads - 1) / kPackThreads, 4096));
   pack_kernel<Operand><<<grid, kPackThreads, 0, stream>>>(make_tap_gemm(problem, direction), tiling, problem, columns,
                                                           direction == ConvDirection::forward, vectors, weights,
@@ -84,13 +85,6 @@ class DynamicMemory {
   Buffer memory_;
 };
 
-/// Writes `count` zeros after the launch before. The next launch may begin immediately.
-static __global__ void __launch_bounds__(kPackThreads) zeros_kernel(std::uint32_t* zeros, std::int64_t count) {
-  wait_for_grid_before();
-  let_dependents_start();
-  for (std::int64_t i = threadIdx.x; i < count; i += kPackThreads) zeros[i] = 0;
-}
-
 /// Samples a source on the call's stream; for operands that are not scaled, only writes the zeros.
 template <class Operand>
 class Sampled {
@@ -104,7 +98,7 @@ class Sampled {
       sample_source(call.gemm, static_cast<const float*>(call.source), header_.template as<OperandHeader>(), call.stream, zeros,
                     marks);
     } else if (!zeros.empty()) {
-      launch_behind(zeros_kernel, 1, kPackThreads, 0, call.stream, zeros.data(), static_cast<std::int64_t>(zeros.size()));
+      launch_behind(zeros_kernel, 1, kZerosThreads, 0, call.stream, zeros.data(), static_cast<std::int64_t>(zeros.size()));
       check_launch("conv tensor_core: zeros");
     }
   }

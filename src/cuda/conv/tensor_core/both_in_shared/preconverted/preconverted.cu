@@ -97,7 +97,7 @@ void prepare(const TapGemm& gemm, const PreconvertedTiling& tiling, const typena
                   nullptr, header, flags, operand);
   } else {
     const bool flagged = needs_flags<Operand>(gemm);
-    if (flagged) CHECK_CUDA(cudaMemsetAsync(header, 0, kOperandHeaderBytes + static_cast<std::size_t>(flag_count) * 4, stream));
+    if (flagged) write_zeros(reinterpret_cast<std::uint32_t*>(header), kOperandHeaderBytes / 4 + flag_count, stream);
     auto* const kernel = snake.alpha != nullptr ? source_kernel<Operand, true> : source_kernel<Operand, false>;
     kernel<<<blocks, kSourceThreads, 0, stream>>>(gemm, tiling.source, source, static_cast<const T*>(snake.alpha),
                                                   static_cast<const T*>(snake.beta), header, flagged ? flags : nullptr,
@@ -162,9 +162,9 @@ void pack_as(const ConvProblem& problem, ConvDirection direction, const Preconve
   const auto* weights = static_cast<const T*>(w);
   // Rows and taps that are multiplied though the problem has none; columns beyond it are not stored, whatever they are.
   const bool full = gemm.rows % (kPreconvertedBlocks * kPreconvertedRows) == 0 && !has_gaps(gemm);
-  const std::int64_t zeros = kOperandHeaderBytes + (full ? 0 : tiling.packed_bytes);
-  CHECK_CUDA(cudaMemsetAsync(packed, 0, static_cast<std::size_t>(zeros), stream));
-  if constexpr (Operand::kScaled) find_largest_weight(problem, weights, &header->largest, stream);
+  const std::int64_t zeros = kOperandHeaderBytes + tiling.packed_bytes;
+  if (!full) CHECK_CUDA(cudaMemsetAsync(packed, 0, static_cast<std::size_t>(zeros), stream));
+  if (full || Operand::kScaled) begin_weight_words<Operand>(problem, weights, &header->largest, stream);
   const bool is_forward = direction == ConvDirection::forward;
   const PackOrder order(gemm, tiling, problem, is_forward);
   preconverted_pack_kernel<Operand><<<static_cast<unsigned>(order.blocks), kPreconvertedPackThreads, 0, stream>>>(

@@ -13,8 +13,7 @@ void pack(const ConvProblem& problem, const Phased2Tiling& tiling, const void* w
   using T = typename Operand::Source;
   auto* header = static_cast<OperandHeader*>(packed);
   const auto* weights = static_cast<const T*>(w);
-  CHECK_CUDA(cudaMemsetAsync(packed, 0, sizeof(OperandHeader), stream));
-  if constexpr (Operand::kScaled) find_largest_weight(problem, weights, &header->largest, stream);
+  begin_weight_words<Operand>(problem, weights, &header->largest, stream);
   const std::int64_t blocks = (tiling.packed_bytes / 16 + kLargestThreads - 1) / kLargestThreads;
   phased_stride2_pack_kernel<Operand><<<static_cast<unsigned>(blocks), kLargestThreads, 0, stream>>>(
       make_tap_gemm(problem, ConvDirection::forward), tiling, problem, weights, header, reinterpret_cast<uint4*>(header + 1));

@@ -10,8 +10,7 @@ namespace {
 void pack(const ConvProblem& problem, const Phased4Tiling& tiling, const void* w, void* packed, cudaStream_t stream) {
   auto* header = static_cast<OperandHeader*>(packed);
   const auto* weights = static_cast<const float*>(w);
-  CHECK_CUDA(cudaMemsetAsync(packed, 0, sizeof(OperandHeader), stream));
-  find_largest_weight(problem, weights, &header->largest, stream);
+  begin_weight_words<SplitF16>(problem, weights, &header->largest, stream);
   const std::int64_t blocks = (tiling.packed_bytes / 32 + kLargestThreads - 1) / kLargestThreads;
   phased_stride4_f32_pack_kernel<<<static_cast<unsigned>(blocks), kLargestThreads, 0, stream>>>(
       problem, tiling, f32_unit_chunks(kPhased4Patterns[tiling.pattern]), weights, header,

@@ -16,7 +16,7 @@ template <class Operand>
 void pack(const ConvProblem& problem, const Phased4Tiling& tiling, const void* w, void* packed, cudaStream_t stream) {
   using T = typename Operand::Source;
   auto* header = static_cast<OperandHeader*>(packed);
-  CHECK_CUDA(cudaMemsetAsync(packed, 0, sizeof(OperandHeader), stream));
+  begin_weight_words<Operand>(problem, static_cast<const T*>(w), &header->largest, stream);
   const std::int64_t blocks = (tiling.packed_bytes / 16 + kLargestThreads - 1) / kLargestThreads;
   phased_stride4_pack_kernel<Operand><<<static_cast<unsigned>(blocks), kLargestThreads, 0, stream>>>(
       problem, tiling, unit_chunks(kPhased4Patterns[tiling.pattern]), static_cast<const T*>(w), header,
