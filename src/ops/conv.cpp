@@ -1,6 +1,7 @@
 #include "ops/conv.hpp"
 
 #include <array>
+#include <optional>
 #include <ostream>
 
 #include "autograd/autocast.hpp"
@@ -243,7 +244,9 @@ Tensor conv1d_of(const Tensor& x, const Tensor& weight, const Tensor& bias, cons
 
 // Whether the convolution's pass can apply the epilogue.
 bool fuses(const ConvEpilogue& epilogue, const Tensor& x, const Tensor& weight, const Tensor& bias, std::int64_t channels) {
-  if (epilogue.residual.defined() && autocast_dtype()) return false;
+  // Under autocast the convolution computes in that dtype, but f64 in f64, and the sum has the wider dtype of both operands.
+  const std::optional<DType> cast = autocast_dtype();
+  if (epilogue.residual.defined() && cast && (x.dtype() == DType::f64 || epilogue.residual.dtype() != *cast)) return false;
   switch (epilogue.activation) {
     case Activation::none:
       return true;

@@ -123,7 +123,7 @@ Tensor sub(const Tensor& a, const Tensor& b) {
 Tensor add_scaled(const Tensor& a, const Tensor& b, double scale) {
   if (promotes("add_scaled", a, b)) return add_scaled(promoted(a, b), promoted(b, a), scale);
   return record("add_scaled", map("add_scaled", MapOp::add_scaled, {a, b}, {scale, 0}), {a, b},
-                binary_backward(a, b, same, [scale](const Tensor& g) { return mul(g, scale); }));
+                binary_backward(a, b, same, [scale](const Tensor& g) { return scale == 1 ? g : mul(g, scale); }));
 }
 
 Tensor mul(const Tensor& a, const Tensor& b) {

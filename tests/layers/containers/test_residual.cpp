@@ -217,12 +217,19 @@ TEST_CASE("residual: autocast, an empty batch") {
   const Tensor x = random_f64({2, 6, 9}, 2).to(DType::f32).to(default_device());
   {
     const AutocastGuard guard(DType::bf16);
-    Residual plain = block_of(0.5, {conv});
-    check_residual(plain, x);
-    for (const auto& activation : activations(DType::f32)) {
-      Residual with = block_of(1, {conv, activation});
-      check_residual(with, x);
+    // A kernel may add a residual of bf16, but not one of f32, because that sum is of f32. Nothing casts f64.
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      Residual plain = block_of(0.5, {conv});
+      check_residual(plain, x.to(dtype));
+      for (const auto& activation : activations(DType::f32)) {
+        Residual with = block_of(1, {conv, activation});
+        check_residual(with, x.to(dtype));
+      }
     }
+    const auto wide = share(Conv1d({.in_channels = 6, .out_channels = 6, .kernel_size = 3, .padding = 1}));
+    Residual exact = block_of(1, {wide});
+    exact.to(DType::f64);
+    check_residual(exact, x.to(DType::f64));
   }
   Residual net = block_of(0.5, {conv, share(Snake(6))});
   net.zero_grad();
