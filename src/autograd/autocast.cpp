@@ -3,6 +3,7 @@
 #include "autograd/no_grad.hpp"
 #include "autograd/node.hpp"
 #include "cuda/cuda.hpp"
+#include "device/backend.hpp"
 
 namespace polyphase {
 namespace {
@@ -28,10 +29,15 @@ struct AutocastAccess {
   // Off the tape. A recorded graph must cast for itself: an earlier guard's cast holds the values of its time.
   static Tensor parameter_cast(AutocastGuard& guard, const Tensor& parameter) {
     const NoGradGuard no_grad;
-    if (guard.recording_ != cuda::capturing()) return parameter.detach().to(*guard.dtype_);
-    AutocastGuard::Cast& cast = guard.casts_[TensorAccess::meta(parameter).get()];
+    const auto value = [&] { return parameter.detach().to(*guard.dtype_); };
+    if (guard.recording_ != cuda::capturing()) return value();
+    const void* const place = TensorAccess::meta(parameter).get();
     const std::uint64_t version = parameter.storage().version();
-    if (!cast.value.defined() || cast.version != version) cast = {parameter, parameter.detach().to(*guard.dtype_), version};
+    const auto known = guard.casts_.find(place);
+    if (known != guard.casts_.end() && known->second.version == version) return known->second.value.detach();
+    // A cast of a part may be read by another one before it is there.
+    if (backend_of(parameter.device()).is_in_part()) return value();
+    AutocastGuard::Cast& cast = guard.casts_[place] = {parameter, value(), version};
     return cast.value.detach();
   }
 };

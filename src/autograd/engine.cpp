@@ -4,11 +4,13 @@
 #include <array>
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <queue>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
+#include "autograd/aside.hpp"
 #include "autograd/autocast.hpp"
 #include "autograd/no_grad.hpp"
 #include "cuda/cuda.hpp"
@@ -43,6 +45,7 @@ Tensor own(const Tensor& gradient, std::unordered_set<const void*>& taken) {
 struct Arrived {
   Tensor sum;
   bool is_differentiated = false;  // already multiplied by the node's derivative
+  bool is_aside = false;           // computed aside, so the node runs there
 };
 
 // A leaf that the pass has reached.
@@ -50,6 +53,7 @@ struct Reached {
   std::shared_ptr<Meta> leaf;
   Tensor gradient{};
   bool is_finished = false;  // `gradient` came from the leaf's observer
+  bool is_aside = false;
 };
 
 std::atomic<std::int64_t> observed_leaves{0};
@@ -61,8 +65,8 @@ class BackwardPass;
 // The state of one node during a pass, as its backward function sees it.
 class Turn {
  public:
-  Turn(const BackwardPass& pass, const Node& node, bool is_differentiated)
-      : pass_(pass), node_(node), is_differentiated_(is_differentiated) {}
+  Turn(BackwardPass& pass, const Node& node, const Arrived& arrived)
+      : pass_(pass), node_(node), is_differentiated_(arrived.is_differentiated), is_aside_(arrived.is_aside) {}
   [[nodiscard]] Needs needs() {
     Needs needs = node_.needs;
     needs.turn_ = this;
@@ -72,11 +76,14 @@ class Turn {
   [[nodiscard]] Onward onward() const;
   void take(const Onward& done) { done_ = done; }
   [[nodiscard]] const Onward& done() const { return done_; }
+  void aside(std::initializer_list<int> inputs, std::vector<Tensor> uses, const std::function<void()>& work);
+  [[nodiscard]] bool is_aside(std::size_t input) const { return is_aside_ || ((inputs_aside_ >> input) & 1U) != 0; }
 
  private:
-  const BackwardPass& pass_;
+  BackwardPass& pass_;
   const Node& node_;
-  bool is_differentiated_;
+  bool is_differentiated_, is_aside_;
+  std::uint64_t inputs_aside_ = 0;
   Onward done_;
 };
 
@@ -85,22 +92,26 @@ Onward Needs::onward() const { return turn_ != nullptr ? turn_->onward() : Onwar
 void Needs::take(const Onward& done) const {
   if (turn_ != nullptr) turn_->take(done);
 }
+void Needs::aside(std::initializer_list<int> inputs, std::vector<Tensor> uses, const std::function<void()>& work) const {
+  turn_ != nullptr ? turn_->aside(inputs, std::move(uses), work) : work();
+}
 
 namespace {
 
 class BackwardPass {
  public:
-  explicit BackwardPass(bool retain_graph) : retain_graph_(retain_graph) {}
+  BackwardPass(bool retain_graph, Device device) : retain_graph_(retain_graph), device_(device) {}
 
-  void send(const Edge& edge, const Tensor& gradient) {
+  void send(const Edge& edge, const Tensor& gradient, bool is_aside = false) {
     if (edge.node) {
-      Tensor& sum = gradients_[edge.node.get()].sum;
-      if (!sum.defined()) ready_.push(edge.node);
-      accumulate(sum, gradient);
+      Arrived& arrived = gradients_[edge.node.get()];
+      if (!arrived.sum.defined()) ready_.push(edge.node);
+      add(arrived.sum, arrived.is_aside, gradient, is_aside);
     } else {
       const auto [place, is_new] = leaf_index_.try_emplace(edge.leaf.get(), leaves_.size());
       if (is_new) leaves_.push_back({edge.leaf});
-      accumulate(leaves_[place->second].gradient, gradient);
+      Reached& reached = leaves_[place->second];
+      add(reached.gradient, reached.is_aside, gradient, is_aside);
     }
   }
 
@@ -131,15 +142,25 @@ class BackwardPass {
   }
 
   void run() {
+    if (!is_counting_) aside_.emplace(device_);  // observers take gradients on the current stream
     // Descending sequence is reverse topological order: when a node runs, all of its gradients have arrived.
     while (!ready_.empty()) {
       const std::shared_ptr<Node> node = ready_.top();
       ready_.pop();
       const auto found = gradients_.find(node.get());
-      const Arrived arrived = std::move(found->second);
+      Arrived arrived = std::move(found->second);
       gradients_.erase(found);
       run_node(*node, arrived);
+      if (arrived.is_aside) aside_->run([&] { arrived.sum = {}; });  // released where it was made
     }
+    if (aside_) aside_->join();
+  }
+
+  // Whether a node's work has gone aside.
+  [[nodiscard]] bool begin_aside(std::vector<Tensor> uses, const std::function<void()>& work) {
+    if (!aside_ || !aside_->exists()) return false;
+    aside_->begin(std::move(uses), work);
+    return true;
   }
 
   // The steps that follow the gradient of the current node's first input.
@@ -157,7 +178,7 @@ class BackwardPass {
     const std::lock_guard lock(mutex);
     std::erase_if(leaves_, [](const Reached& reached) { return !reached.leaf->requires_grad; });
     std::unordered_set<const void*> taken{root_gradient.storage().data()};
-    for (auto& [leaf, gradient, is_finished] : leaves_) {
+    for (auto& [leaf, gradient, is_finished, is_aside] : leaves_) {
       if (is_finished) continue;
       gradient = leaf->grad.defined() ? sum_of(leaf->grad, gradient) : own(gradient, taken);
     }
@@ -200,13 +221,26 @@ class BackwardPass {
     return std::none_of(node.edges.begin(), node.edges.end(),
                         [&](const Edge& other) { return other.node == next.node && other.leaf == next.leaf; });
   }
+  // Nothing if it is computed aside: the caller does not wait for it.
   [[nodiscard]] Tensor sum_at(const Edge& edge) const {
     if (edge.node) {
       const auto found = gradients_.find(edge.node.get());
-      return found != gradients_.end() ? found->second.sum : Tensor();
+      return found != gradients_.end() && !found->second.is_aside ? found->second.sum : Tensor();
     }
     const auto found = leaf_index_.find(edge.leaf.get());
-    return found != leaf_index_.end() ? leaves_[found->second].gradient : Tensor();
+    if (found == leaf_index_.end() || leaves_[found->second].is_aside) return {};
+    return leaves_[found->second].gradient;
+  }
+
+  // sum += gradient, aside if one of them is.
+  void add(Tensor& sum, bool& sum_is_aside, const Tensor& gradient, bool is_aside) {
+    const bool either = sum_is_aside || is_aside;
+    if (sum.defined() && either) {
+      aside_->begin({sum, gradient}, [&] { accumulate(sum, gradient); });
+    } else {
+      accumulate(sum, gradient);
+    }
+    sum_is_aside = either;
   }
 
   // Replaces the previous gradient, which is included in the new one.
@@ -234,8 +268,10 @@ class BackwardPass {
   void run_node(Node& node, const Arrived& arrived) {
     require<AutogradError>(!node.freed, "backward: the graph of ", node.name,
                            " was freed by an earlier backward pass; pass retain_graph = true to keep it");
-    Turn turn(*this, node, arrived.is_differentiated);
-    const Gradients results = call(node, arrived.sum, turn.needs());
+    Turn turn(*this, node, arrived);
+    Gradients results;
+    const auto run = [&] { results = call(node, arrived.sum, turn.needs()); };
+    arrived.is_aside ? aside_->run(run) : run();
     require<AutogradError>(results.size() == node.edges.size(), "backward of ", node.name, ": expected ", node.edges.size(),
                            " gradients, got ", results.size());
     for (std::size_t i = 0; i < results.size(); ++i) {
@@ -243,7 +279,8 @@ class BackwardPass {
       if (!edge) continue;
       if (results[i].defined()) {
         check(node, edge, results[i], i);
-        i == 0 ? send_on(node, results[i], turn.done()) : send(edge, results[i]);
+        const bool is_aside = turn.is_aside(i);
+        i == 0 && !is_aside ? send_on(node, results[i], turn.done()) : send(edge, results[i], is_aside);
       }
       followed(edge);
     }
@@ -270,6 +307,8 @@ class BackwardPass {
   }
 
   bool retain_graph_;
+  Device device_;
+  std::optional<Aside> aside_;
   std::priority_queue<std::shared_ptr<Node>, std::vector<std::shared_ptr<Node>>, RunsLater> ready_;
   std::unordered_map<const Node*, Arrived> gradients_;
   std::vector<Reached> leaves_;  // in order of arrival
@@ -280,7 +319,12 @@ class BackwardPass {
 
 }  // namespace
 
-Onward Turn::onward() const { return pass_.onward(node_); }
+Onward Turn::onward() const { return is_aside_ ? Onward{} : pass_.onward(node_); }
+
+void Turn::aside(std::initializer_list<int> inputs, std::vector<Tensor> uses, const std::function<void()>& work) {
+  if (is_aside_ || !pass_.begin_aside(std::move(uses), work)) return work();
+  for (const int input : inputs) inputs_aside_ |= std::uint64_t{1} << input;
+}
 
 namespace {
 
@@ -326,7 +370,7 @@ void run_backward(const Tensor& root, const Tensor& gradient, bool retain_graph)
   const GradModeGuard no_recording(false);
   const AutocastGuard no_casting(std::nullopt);  // dtypes are those of the forward pass
   const Tensor start = root_gradient(root, gradient);
-  BackwardPass pass(retain_graph);
+  BackwardPass pass(retain_graph, root.device());
   const std::shared_ptr<Meta>& meta = TensorAccess::meta(root);
   Edge edge;
   if (meta->node) {

@@ -117,6 +117,7 @@ class StreamEvent final : public BackendEvent {
 Allocator& CudaBackend::allocator() { return cuda::allocator(device_); }
 std::unique_ptr<BackendEvent> CudaBackend::make_event() { return std::make_unique<StreamEvent>(device_); }
 std::unique_ptr<BackendFork> CudaBackend::make_fork(std::size_t parts) { return cuda::make_fork(device_, parts); }
+bool CudaBackend::is_in_part() const { return cuda::is_in_part(); }
 
 void CudaBackend::synchronize() {
   refuse_capture("synchronize");

@@ -14,6 +14,7 @@ class CudaBackend final : public Backend {
   void synchronize() override;
   [[nodiscard]] std::unique_ptr<BackendEvent> make_event() override;
   [[nodiscard]] std::unique_ptr<BackendFork> make_fork(std::size_t parts) override;
+  [[nodiscard]] bool is_in_part() const override;
 
   void copy(const Tensor& out, const Tensor& in) override;
   void fill(const Tensor& out, double value) override;

@@ -140,31 +140,40 @@ struct Followed {
   Saved alpha{}, beta{};
 };
 
-// The gradients before the epilogue: of the sums, and of the bias and snake's parameters if they are needed.
+// The gradients before the epilogue: of the sums, and of the bias and snake's parameters if they are needed. The bias' is
+// undefined where it has no pass with others.
 struct BeforeEpilogue {
   Tensor sums, bias{}, alpha{}, beta{};
 };
+
+Tensor bias_like(const Tensor& gradient) { return Tensor::empty({gradient.size(1)}, {gradient.dtype(), gradient.device()}); }
+
+// The sums over samples and positions.
+Tensor bias_gradient(const Tensor& gradient) {
+  const Tensor bias = bias_like(gradient);
+  Backend& backend = backend_of(gradient.device());
+  if (gradient.numel() == 0) {
+    backend.fill(bias, 0);
+  } else {
+    backend.activation_backward({}, {}, gradient, {}, bias);
+  }
+  return bias;
+}
 
 BeforeEpilogue epilogue_backward(const Followed& epilogue, const Tensor& grad, Needs needs) {
   const bool is_snake = epilogue.activation == Activation::snake;
   const bool active = epilogue.activation != Activation::none && !is_snake && !needs.is_differentiated();
   const Tensor gradient = epilogue.has_residual && epilogue.scale != 1 ? mul(grad, epilogue.scale) : grad;
-  const TensorOptions options{gradient.dtype(), gradient.device()};
-  BeforeEpilogue before{active ? Tensor::empty(gradient.shape(), options) : gradient};
+  BeforeEpilogue before{active ? Tensor::empty(gradient.shape(), {gradient.dtype(), gradient.device()}) : gradient};
   if (is_snake) {
     const SnakeGradients got = ops::snake_backward(epilogue.value.get(), epilogue.alpha.get(), epilogue.beta.get(), gradient,
                                                    {needs[0] || needs[1] || needs[2], needs[3], needs[4]});
     before = {got.x, {}, got.alpha, got.beta};
   }
-  if (needs[2]) before.bias = Tensor::empty({gradient.size(1)}, options);
-  Backend& backend = backend_of(gradient.device());
-  if (gradient.numel() == 0) {
-    if (needs[2]) backend.fill(before.bias, 0);
-  } else if (active) {
-    backend.activation_backward({epilogue.activation, epilogue.slope}, epilogue.value.get(), gradient, before.sums,
-                                before.bias);
-  } else if (needs[2]) {
-    backend.activation_backward({}, {}, before.sums, {}, before.bias);
+  if (active && gradient.numel() > 0) {
+    if (needs[2]) before.bias = bias_like(gradient);
+    backend_of(gradient.device())
+        .activation_backward({epilogue.activation, epilogue.slope}, epilogue.value.get(), gradient, before.sums, before.bias);
   }
   return before;
 }
@@ -201,9 +210,16 @@ Tensor convolve(const Convolution& conv, const Tensor& x, const Tensor& weight, 
        saved_w = save_if(follows_gradients(x), weight)](const Tensor& grad, Needs needs) {
         const BeforeEpilogue before = epilogue_backward(of, grad.contiguous(), needs);
         Gradients gradients(6);
-        if (needs[0]) gradients[0] = conv.input_gradient(before.sums, saved_w.get(), needs);
-        if (needs[1]) gradients[1] = conv.weight_gradient(saved_x.get(), before.sums);
         gradients[2] = before.bias;
+        const bool needs_bias = needs[2] && !before.bias.defined();
+        if (needs[1] || needs_bias) {
+          const Tensor source = needs[1] ? saved_x.get() : Tensor();
+          needs.aside({1, 2}, {source, before.sums}, [&] {
+            if (needs[1]) gradients[1] = conv.weight_gradient(source, before.sums);
+            if (needs_bias) gradients[2] = bias_gradient(before.sums);
+          });
+        }
+        if (needs[0]) gradients[0] = conv.input_gradient(before.sums, saved_w.get(), needs);
         gradients[3] = before.alpha;
         gradients[4] = before.beta;
         if (needs[5]) gradients[5] = grad;

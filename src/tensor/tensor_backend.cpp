@@ -30,6 +30,7 @@ Tensor along_rows(const Tensor& rows, const Shape& shape) {
 }  // namespace
 
 std::unique_ptr<BackendFork> TensorBackend::make_fork(std::size_t /*parts*/) { return nullptr; }
+bool TensorBackend::is_in_part() const { return false; }
 
 double uniform_limit(double low, double high, DType dtype) {
   return dispatch(dtype, [&]<class T>(T) {

@@ -137,6 +137,12 @@ class BackendFork {
   /// Issues `work` as a part. What it allocates belongs to the part: release it there too, after join(), so that the part has
   /// it again. What it reads must stay until join().
   virtual void run(std::size_t part, const std::function<void()>& work) = 0;
+  /// The part's next work begins after everything issued to the current stream so far.
+  virtual void follow(std::size_t part) = 0;
+  /// The end of what the part has been given so far, for wait_for().
+  [[nodiscard]] virtual std::size_t moment(std::size_t part) = 0;
+  /// Everything issued to the current stream from now on runs after that moment.
+  virtual void wait_for(std::size_t moment) = 0;
   /// Everything issued from now on runs after all parts.
   virtual void join() = 0;
 };
@@ -152,6 +158,8 @@ class TensorBackend {
   [[nodiscard]] virtual std::unique_ptr<BackendEvent> make_event() = 0;
   /// A fork of `parts` parts; nothing if the device runs one after another, which is the default.
   [[nodiscard]] virtual std::unique_ptr<BackendFork> make_fork(std::size_t parts);
+  /// Whether the calling thread issues a part of a fork. Other parts must not read what it makes before they are joined.
+  [[nodiscard]] virtual bool is_in_part() const;
 
   // ---- moving ---------------------------------------------------------------------------------------------------
   /// out = in, same shape, same device, any strides, dtype converted (round to nearest).

@@ -34,8 +34,8 @@ class PartScope {
 
 class StreamFork final : public BackendFork {
  public:
-  StreamFork(int device, std::size_t parts) : streams_(part_streams(device, parts - 1)) {
-    for (const Stream* stream : streams_) stream->wait_for_current();
+  StreamFork(int device, std::size_t parts) : streams_(part_streams(device, parts - 1)), has_begun_(parts - 1) {
+    begin_.record(current_stream(device));
   }
   ~StreamFork() override {
     try {
@@ -46,23 +46,44 @@ class StreamFork final : public BackendFork {
   }
 
   void run(std::size_t part, const std::function<void()>& work) override {
-    require<Error>(part <= streams_.size(), "fork: expected a part up to ", streams_.size(), ", got ", part);
     const PartScope scope;
     if (part == 0) return work();
-    const StreamGuard guard(*streams_[part - 1]);
+    const StreamGuard guard(begun(part));
     work();
   }
+  void follow(std::size_t part) override { begun(part).wait_for_current(); }
+  [[nodiscard]] std::size_t moment(std::size_t part) override {
+    moments_.emplace_back();
+    moments_.back().record(begun(part).get());
+    return moments_.size() - 1;
+  }
+  void wait_for(std::size_t moment) override { moments_.at(moment).wait_on(current_stream(streams_.front()->device())); }
   void join() override {
     if (std::exchange(is_joined_, true)) return;
-    for (const Stream* stream : streams_) stream->let_current_wait();
+    for (std::size_t i = 0; i < streams_.size(); ++i)
+      if (has_begun_[i]) streams_[i]->let_current_wait();
   }
 
  private:
+  // The part's stream, which begins after what the fork found. Streams that are not used do not become part of the graph.
+  [[nodiscard]] const Stream& begun(std::size_t part) {
+    require<Error>(part >= 1 && part <= streams_.size(), "fork: expected a part up to ", streams_.size(), ", got ", part);
+    const Stream& stream = *streams_[part - 1];
+    if (!has_begun_[part - 1]) begin_.wait_on(stream.get());
+    has_begun_[part - 1] = true;
+    return stream;
+  }
+
   std::vector<const Stream*> streams_;
+  std::vector<bool> has_begun_;
+  Event begin_;
+  std::vector<Event> moments_;
   bool is_joined_ = false;
 };
 
 }  // namespace
+
+bool is_in_part() noexcept { return in_part; }
 
 std::unique_ptr<BackendFork> make_fork(int device, std::size_t parts) {
   if (parts < 2 || in_part || !capturing()) return nullptr;

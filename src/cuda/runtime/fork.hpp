@@ -13,5 +13,7 @@ namespace polyphase::cuda {
 /// use again. Nothing outside of capture(), where the host issues launches more slowly than small parts run, and nothing inside
 /// a part.
 [[nodiscard]] std::unique_ptr<BackendFork> make_fork(int device, std::size_t parts);
+/// Whether the calling thread is inside BackendFork::run().
+[[nodiscard]] bool is_in_part() noexcept;
 
 }  // namespace polyphase::cuda

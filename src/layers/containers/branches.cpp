@@ -8,7 +8,6 @@
 #include <numeric>
 #include <utility>
 
-#include "autograd/no_grad.hpp"
 #include "device/backend.hpp"
 #include "layers/module.hpp"
 #include "ops/activations.hpp"
@@ -31,10 +30,9 @@ void require_alike(const char* name, const std::vector<Tensor>& results) {
 /// A branch of a larger input fills a GPU alone, and concurrent branches need more memory.
 constexpr std::size_t kMostBytesConcurrent = std::size_t{1} << 24;
 
-/// A fork for the branches of x, if it is small and no gradients are recorded.
+/// A fork for the branches of x, if it is small.
 std::unique_ptr<BackendFork> fork_for(Modules modules, const Tensor& x) {
-  if (!x.defined() || grad_enabled() || static_cast<std::size_t>(x.numel()) * size_of(x.dtype()) > kMostBytesConcurrent)
-    return nullptr;
+  if (!x.defined() || static_cast<std::size_t>(x.numel()) * size_of(x.dtype()) > kMostBytesConcurrent) return nullptr;
   return backend_of(x.device()).make_fork(modules.size());
 }
 

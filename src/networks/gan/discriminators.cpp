@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "device/backend.hpp"
 #include "layers/check.hpp"
 #include "layers/conv1d.hpp"
 #include "layers/weight_norm.hpp"
@@ -68,25 +69,46 @@ MapsOfTwo maps_of_two(Stack& stack, const Tensor& first, const Tensor& second) {
   return maps;
 }
 
-void add(FeaturesOfTwo& all, MapsOfTwo maps) {
-  all.first.push_back(std::move(maps.first));
-  all.second.push_back(std::move(maps.second));
-}
-
 void check_pair(const char* name, const Tensor& first, const Tensor& second) {
   require<ShapeError>(first.shape() == second.shape(), name, ": expected two batches of one shape, got ", first.shape(),
                       " and ", second.shape());
 }
 
-/// features_of_two() of parts that see arrange(part, audio).
+/// of(i) for each of `count` parts, which compute at the same time in a graph that is being recorded.
+template <class Of>
+auto of_parts(const Tensor& audio, std::size_t count, const Of& of) {
+  std::vector<decltype(of(std::size_t{}))> results(count);
+  const auto fork = backend_of(audio.device()).make_fork(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto work = [&] { results[i] = of(i); };
+    fork ? fork->run(i, work) : work();
+  }
+  return results;
+}
+
+FeaturesOfTwo joined(std::vector<MapsOfTwo> maps) {
+  FeaturesOfTwo all;
+  for (MapsOfTwo& both : maps) {
+    all.first.push_back(std::move(both.first));
+    all.second.push_back(std::move(both.second));
+  }
+  return all;
+}
+
+/// features() and features_of_two() of parts that see arrange(part, audio).
+template <class Parts, class Arrange>
+std::vector<FeatureMaps> features_of_parts(const char* name, const Parts& parts, const Tensor& audio, const Arrange& arrange) {
+  check_audio(name, audio);
+  return of_parts(audio, parts.size(), [&](std::size_t i) { return parts[i]->features(arrange(*parts[i], audio)); });
+}
 template <class Parts, class Arrange>
 FeaturesOfTwo features_of_parts(const char* name, const Parts& parts, const Tensor& first, const Tensor& second,
                                 const Arrange& arrange) {
   check_audio(name, first);
   check_pair(name, first, second);
-  FeaturesOfTwo all;
-  for (const auto& part : parts) add(all, maps_of_two(*part, arrange(*part, first), arrange(*part, second)));
-  return all;
+  return joined(of_parts(first, parts.size(), [&](std::size_t i) {
+    return maps_of_two(*parts[i], arrange(*parts[i], first), arrange(*parts[i], second));
+  }));
 }
 
 template <class Parts>
@@ -151,10 +173,8 @@ MultiPeriodDiscriminator::MultiPeriodDiscriminator(const Options& options) {
 void MultiPeriodDiscriminator::visit(Visitor& visitor) { visit_parts(visitor, parts_); }
 
 std::vector<FeatureMaps> MultiPeriodDiscriminator::features(const Tensor& audio) {
-  check_audio("MultiPeriodDiscriminator", audio);
-  std::vector<FeatureMaps> all;
-  for (const auto& part : parts_) all.push_back(part->features(part->columns(audio)));
-  return all;
+  return features_of_parts("MultiPeriodDiscriminator", parts_, audio,
+                           [](const Part& part, const Tensor& of) { return part.columns(of); });
 }
 
 FeaturesOfTwo MultiPeriodDiscriminator::features_of_two(const Tensor& first, const Tensor& second) {
@@ -205,6 +225,13 @@ namespace {
 
 Tensor halved(const Tensor& audio) { return avg_pool1d(audio, {.kernel_size = 4, .stride = 2, .padding = 2}); }
 
+/// `audio`, and each time half as many positions.
+std::vector<Tensor> scales_of(const Tensor& audio, std::size_t count) {
+  std::vector<Tensor> scales{audio};
+  while (scales.size() < count) scales.push_back(halved(scales.back()));
+  return scales;
+}
+
 }  // namespace
 
 MultiScaleDiscriminator::MultiScaleDiscriminator(const Options& options) {
@@ -216,30 +243,20 @@ void MultiScaleDiscriminator::visit(Visitor& visitor) { visit_parts(visitor, par
 
 std::vector<FeatureMaps> MultiScaleDiscriminator::features(const Tensor& audio) {
   check_audio("MultiScaleDiscriminator", audio);
-  std::vector<FeatureMaps> all;
-  Tensor x = audio;
-  for (const auto& part : parts_) {
-    if (!all.empty()) x = halved(x);
-    all.push_back(part->features(x));
-  }
-  return all;
+  const std::vector<Tensor> scales = scales_of(audio, parts_.size());
+  return of_parts(audio, parts_.size(), [&](std::size_t i) { return parts_[i]->features(scales[i]); });
 }
 
 FeaturesOfTwo MultiScaleDiscriminator::features_of_two(const Tensor& first, const Tensor& second) {
   check_audio("MultiScaleDiscriminator", first);
   check_pair("MultiScaleDiscriminator", first, second);
-  FeaturesOfTwo all;
-  Tensor a = first, b = second;
-  for (const auto& part : parts_) {
-    if (!all.first.empty()) a = halved(a), b = halved(b);
-    if (part->has_spectral_norm()) {
-      FeatureMaps of_a = part->features(a);  // first: spectral norm counts forwards
-      add(all, {std::move(of_a), part->features(b)});
-    } else {
-      add(all, maps_of_two(*part, a, b));
-    }
-  }
-  return all;
+  const std::vector<Tensor> a = scales_of(first, parts_.size()), b = scales_of(second, parts_.size());
+  return joined(of_parts(first, parts_.size(), [&](std::size_t i) -> MapsOfTwo {
+    Part& part = *parts_[i];
+    if (!part.has_spectral_norm()) return maps_of_two(part, a[i], b[i]);
+    FeatureMaps of_a = part.features(a[i]);  // first: spectral norm counts forwards
+    return {std::move(of_a), part.features(b[i])};
+  }));
 }
 
 // ---- resolutions ------------------------------------------------------------------------------------------------------
@@ -296,10 +313,8 @@ MultiResolutionDiscriminator::MultiResolutionDiscriminator(const Options& option
 void MultiResolutionDiscriminator::visit(Visitor& visitor) { visit_parts(visitor, parts_); }
 
 std::vector<FeatureMaps> MultiResolutionDiscriminator::features(const Tensor& audio) {
-  check_audio("MultiResolutionDiscriminator", audio);
-  std::vector<FeatureMaps> all;
-  for (const auto& part : parts_) all.push_back(part->features(part->picture(audio)));
-  return all;
+  return features_of_parts("MultiResolutionDiscriminator", parts_, audio,
+                           [](const Part& part, const Tensor& of) { return part.picture(of); });
 }
 
 FeaturesOfTwo MultiResolutionDiscriminator::features_of_two(const Tensor& first, const Tensor& second) {

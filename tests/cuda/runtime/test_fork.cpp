@@ -92,6 +92,43 @@ TEST_CASE("fork: parts begin after what was issued before, and what follows the 
   }
 }
 
+TEST_CASE("fork: a part follows the current stream, which waits for a moment of it") {
+  if (cuda::device_count() == 0) SKIP_TEST("no GPU");
+  const NoGradGuard no_grad;
+  Tensor x = input(1);
+  std::vector<Tensor> doubled(4), sums(4);
+  cuda::Graph graph = cuda::capture(
+      [&] {
+        const auto fork = backend_of(x.device()).make_fork(2);
+        REQUIRE(fork);
+        Tensor y = x;
+        std::vector<std::size_t> moments;
+        for (Tensor& twice : doubled) {
+          for (int k = 0; k < 20; ++k) y = add(y, Tensor::zeros(y.shape(), {y.dtype(), y.device()}));
+          y = add(y, Tensor::full({}, 1, {y.dtype(), y.device()}));
+          fork->follow(1);
+          fork->run(1, [&] {
+            twice = mul(y, 2);
+            for (int k = 0; k < 20; ++k) twice = add(twice, Tensor::zeros(y.shape(), {y.dtype(), y.device()}));
+          });
+          moments.push_back(fork->moment(1));
+        }
+        for (std::size_t i = 0; i < sums.size(); ++i) {
+          fork->wait_for(moments[i]);
+          sums[i] = add(doubled[i], Tensor::full({}, 1, {y.dtype(), y.device()}));
+        }
+        fork->join();
+        fork->run(1, [&] { doubled.clear(); });
+      },
+      0);
+  for (int run = 0; run < 50; ++run) {
+    x.copy_(input(run));
+    graph.replay();
+    for (std::size_t i = 0; i < sums.size(); ++i)
+      REQUIRE(range_of(sums[i]) == std::vector<float>(2, static_cast<float>(2 * (run + static_cast<int>(i) + 1) + 1)));
+  }
+}
+
 TEST_CASE("fork: a graph with forks keeps no more memory when it is made again, and an error passes through") {
   if (cuda::device_count() == 0) SKIP_TEST("no GPU");
   const NoGradGuard no_grad;
