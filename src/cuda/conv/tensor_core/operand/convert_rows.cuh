@@ -27,11 +27,7 @@ __device__ __forceinline__ void convert_seen(const float (&v)[8], float scale, u
   for (int i = 0; i < 4; ++i) {
     const float a = v[2 * i] * scale, b = v[2 * i + 1] * scale;
     high[i] = __floats2half2_rn(a, b);
-    if constexpr (Operand::kParts == 2) {
-      const float2 back = __half22float2(high[i]);
-      const __half2 l = __floats2half2_rn((a - back.x) * kLowScale, (b - back.y) * kLowScale);
-      low[i] = *reinterpret_cast<const std::uint32_t*>(&l);
-    }
+    if constexpr (Operand::kParts == 2) low[i] = low_parts(a, b, high[i]);
   }
 #pragma unroll
   for (int i = 0; i < 4; ++i) {

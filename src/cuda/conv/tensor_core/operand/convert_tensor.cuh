@@ -43,11 +43,7 @@ __device__ __forceinline__ std::uint32_t make_operand(const typename Operand::So
       const float a = v[2 * i] * scale, b = v[2 * i + 1] * scale;
       const __half2 high = __floats2half2_rn(a, b);
       word[0][i] = *reinterpret_cast<const std::uint32_t*>(&high);
-      if constexpr (Operand::kSplit) {
-        const float2 back = __half22float2(high);
-        const __half2 low = __floats2half2_rn((a - back.x) * kLowScale, (b - back.y) * kLowScale);
-        word[1][i] = *reinterpret_cast<const std::uint32_t*>(&low);
-      }
+      if constexpr (Operand::kSplit) word[1][i] = low_parts(a, b, high);
     } else {
       const auto low = static_cast<std::uint32_t>(*reinterpret_cast<const std::uint16_t*>(&v[2 * i]));
       const auto high = static_cast<std::uint32_t>(*reinterpret_cast<const std::uint16_t*>(&v[2 * i + 1]));

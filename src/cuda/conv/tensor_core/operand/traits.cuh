@@ -40,6 +40,13 @@ using Bf16x3 = OperandTraits<float, ptx::Tensor::bf16, 3>;
 using F16 = OperandTraits<__half, ptx::Tensor::f16, 1>;
 using Bf16 = OperandTraits<__nv_bfloat16, ptx::Tensor::bf16, 1>;
 
+/// The low parts of a and b, whose nearest f16 are `high`, as the bits of two f16.
+__device__ __forceinline__ std::uint32_t low_parts(float a, float b, __half2 high) {
+  const float2 back = __half22float2(high);
+  const __half2 low = __floats2half2_rn((a - back.x) * kLowScale, (b - back.y) * kLowScale);
+  return *reinterpret_cast<const std::uint32_t*>(&low);
+}
+
 /// Converts kVector numbers to the 16 bytes of each part.
 template <class Operand>
 __device__ __forceinline__ void convert(const typename Operand::Source (&v)[Operand::kVector], float scale,
@@ -50,10 +57,8 @@ __device__ __forceinline__ void convert(const typename Operand::Source (&v)[Oper
     for (int i = 0; i < 4; ++i) {
       const float a = v[2 * i] * scale, b = v[2 * i + 1] * scale;
       const __half2 h = __floats2half2_rn(a, b);
-      const float2 back = __half22float2(h);
-      const __half2 l = __floats2half2_rn((a - back.x) * kLowScale, (b - back.y) * kLowScale);
       high[i] = *reinterpret_cast<const std::uint32_t*>(&h);
-      low[i] = *reinterpret_cast<const std::uint32_t*>(&l);
+      low[i] = low_parts(a, b, h);
     }
     parts[0] = make_uint4(high[0], high[1], high[2], high[3]);
     parts[1] = make_uint4(low[0], low[1], low[2], low[3]);

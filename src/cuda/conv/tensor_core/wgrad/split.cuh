@@ -50,11 +50,7 @@ struct WgradSplit {
         parts[0][i] = *reinterpret_cast<const std::uint32_t*>(&h);
         range.most = __hmax2_nan(range.most, __habs2(h));
         least = __hmin2(least, __habs2(h));
-        if constexpr (Operand::kParts == 2) {
-          const float2 back = __half22float2(h);
-          const __half2 l = __floats2half2_rn((a - back.x) * kLowScale, (b - back.y) * kLowScale);
-          parts[1][i] = *reinterpret_cast<const std::uint32_t*>(&l);
-        }
+        if constexpr (Operand::kParts == 2) parts[1][i] = low_parts(a, b, h);
       }
     } else {
 #pragma unroll

@@ -64,10 +64,8 @@ __device__ __forceinline__ void make_parts(const float (&v)[rows_of_vector(kForm
     if constexpr (kForm == kFormF16) {
       const float a = v[2 * i] * scale.first * scale.second, b = v[2 * i + 1] * scale.first * scale.second;
       const __half2 high = __floats2half2_rn(a, b);
-      const float2 back = __half22float2(high);
-      const __half2 low = __floats2half2_rn((a - back.x) * kLowScale, (b - back.y) * kLowScale);
       words[0][i] = *reinterpret_cast<const std::uint32_t*>(&high);
-      words[1][i] = *reinterpret_cast<const std::uint32_t*>(&low);
+      words[1][i] = low_parts(a, b, high);
     } else {
       const float a = v[i] * scale.first * scale.second, high = ptx::to_tf32(a);
       words[0][i] = __float_as_uint(high);

@@ -116,12 +116,10 @@ struct ScaledWords {
     const __half2 pair = __floats2half2_rn(a, b);
     return *reinterpret_cast<const std::uint32_t*>(&pair);
   }
-  /// The same; `low_parts` become those of what rounding took.
-  [[nodiscard]] __device__ __forceinline__ std::uint32_t split(float low, float high, std::uint32_t& low_parts) {
+  /// The same; `rest` becomes the low parts.
+  [[nodiscard]] __device__ __forceinline__ std::uint32_t split(float low, float high, std::uint32_t& rest) {
     const std::uint32_t word = (*this)(low, high);
-    const float2 rounded = __half22float2(*reinterpret_cast<const __half2*>(&word));
-    const __half2 rest = __floats2half2_rn((low * scale - rounded.x) * kLowScale, (high * scale - rounded.y) * kLowScale);
-    low_parts = *reinterpret_cast<const std::uint32_t*>(&rest);
+    rest = low_parts(low * scale, high * scale, *reinterpret_cast<const __half2*>(&word));
     return word;
   }
   /// Whether one has lost bits: it is below 2^-14.

@@ -164,11 +164,7 @@ struct Phased2Reader {
           const float a = __uint_as_float(raw.v[i][2 * k]) * scale, b = __uint_as_float(raw.v[i][2 * k + 1]) * scale;
           const __half2 half = __floats2half2_rn(a, b);
           to.v[0][i][k] = *reinterpret_cast<const std::uint32_t*>(&half);
-          if constexpr (Operand::kSplit) {
-            const float2 rounded = __half22float2(half);
-            const __half2 low = __floats2half2_rn((a - rounded.x) * kLowScale, (b - rounded.y) * kLowScale);
-            to.v[1][i][k] = *reinterpret_cast<const std::uint32_t*>(&low);
-          }
+          if constexpr (Operand::kSplit) to.v[1][i][k] = low_parts(a, b, half);
           most = __hmax2_nan(most, __habs2(half));
           fewest = __hmin2(fewest, __habs2(half));
         }

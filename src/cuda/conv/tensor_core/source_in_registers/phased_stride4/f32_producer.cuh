@@ -144,11 +144,9 @@ __device__ __forceinline__ void put_f32_unit(const float (&v)[4], float scale, u
   for (int k = 0; k < 2; ++k) {
     const float a = v[2 * k] * scale, b = v[2 * k + 1] * scale;
     const __half2 high = __floats2half2_rn(a, b);
-    const float2 back = __half22float2(high);
-    const __half2 low = __floats2half2_rn((a - back.x) * kLowScale, (b - back.y) * kLowScale);
+    words[2 + k] = low_parts(a, b, high);
     seen.add(high, v[2 * k], v[2 * k + 1]);
     words[k] = *reinterpret_cast<const std::uint32_t*>(&high);
-    words[2 + k] = *reinterpret_cast<const std::uint32_t*>(&low);
   }
   *reinterpret_cast<uint2*>(to) = make_uint2(words[0], words[1]);
   *reinterpret_cast<uint2*>(to + kPhased4F32Low) = make_uint2(words[2], words[3]);

@@ -355,10 +355,8 @@ struct Stride1Reader {
     for (int i = 0; i < Mode::kElements; ++i) {
 #pragma unroll
       for (int k = 0; k < 2; ++k) {
-        const float2 back = __half22float2(*reinterpret_cast<const __half2*>(&to.v[i][0][k]));
-        const __half2 low = __floats2half2_rn((raw.v[i][2 * k] * scale - back.x) * kLowScale,
-                                              (raw.v[i][2 * k + 1] * scale - back.y) * kLowScale);
-        to.v[i][1][k] = *reinterpret_cast<const std::uint32_t*>(&low);
+        to.v[i][1][k] =
+            low_parts(raw.v[i][2 * k] * scale, raw.v[i][2 * k + 1] * scale, *reinterpret_cast<const __half2*>(&to.v[i][0][k]));
       }
     }
   }

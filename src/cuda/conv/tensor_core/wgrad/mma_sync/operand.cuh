@@ -57,11 +57,7 @@ __device__ __forceinline__ void split_numbers(const float (&v)[kPreconvertedRows
     words[0][i] = *reinterpret_cast<const std::uint32_t*>(&high);
     range.most = __hmax2_nan(range.most, magnitude);
     least = __hmin2(least, magnitude);
-    if constexpr (kParts == 2) {
-      const float2 back = __half22float2(high);
-      const __half2 low = __floats2half2_rn((a - back.x) * kLowScale, (b - back.y) * kLowScale);
-      words[1][i] = *reinterpret_cast<const std::uint32_t*>(&low);
-    }
+    if constexpr (kParts == 2) words[1][i] = low_parts(a, b, high);
   }
   const float2 smallest = __half22float2(least);
   if (fminf(smallest.x, smallest.y) <= kLeastNormalHalf) {
