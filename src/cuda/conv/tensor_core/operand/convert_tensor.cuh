@@ -98,18 +98,17 @@ inline constexpr int kLargestThreads = 256, kLargestBatch = 8;
   return all < 1024 ? all : 1024;
 }
 
-/// Raises *largest to the largest finite magnitude of `count` values, as float bits. T is float.
+/// The largest finite magnitude, as float bits, of values[first + i*step + j*batch_step], 0 <= i < kLargestBatch, j >= 0. T is
+/// float.
 template <class T>
-__global__ void __launch_bounds__(kLargestThreads)
-    largest_kernel(const T* __restrict__ values, std::int64_t count, std::uint32_t* __restrict__ largest) {
-  __shared__ std::uint32_t of_warp[kLargestThreads / 32];
+__device__ __forceinline__ std::uint32_t largest_of_thread(const T* __restrict__ values, std::int64_t count, std::int64_t first,
+                                                           std::int64_t step, std::int64_t batch_step) {
   std::uint32_t most = 0;
-  for (std::int64_t first = blockIdx.x * static_cast<std::int64_t>(kLargestThreads * kLargestBatch) + threadIdx.x;
-       first < count; first += static_cast<std::int64_t>(gridDim.x) * (kLargestThreads * kLargestBatch)) {
+  for (; first < count; first += batch_step) {
     float v[kLargestBatch];
 #pragma unroll
     for (int i = 0; i < kLargestBatch; ++i) {
-      const std::int64_t at = first + i * kLargestThreads;
+      const std::int64_t at = first + i * step;
       v[i] = at < count ? values[at] : 0.0F;
     }
 #pragma unroll
@@ -118,6 +117,17 @@ __global__ void __launch_bounds__(kLargestThreads)
       if (magnitude < 0x7f800000U) most = max(most, magnitude);
     }
   }
+  return most;
+}
+
+/// Raises *largest to the largest finite magnitude of `count` values, as float bits. T is float.
+template <class T>
+__global__ void __launch_bounds__(kLargestThreads)
+    largest_kernel(const T* __restrict__ values, std::int64_t count, std::uint32_t* __restrict__ largest) {
+  __shared__ std::uint32_t of_warp[kLargestThreads / 32];
+  std::uint32_t most =
+      largest_of_thread(values, count, blockIdx.x * static_cast<std::int64_t>(kLargestThreads * kLargestBatch) + threadIdx.x,
+                        kLargestThreads, static_cast<std::int64_t>(gridDim.x) * (kLargestThreads * kLargestBatch));
   most = __reduce_max_sync(0xffffffffU, most);
   if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = most;
   __syncthreads();
@@ -139,18 +149,8 @@ __global__ void __launch_bounds__(kClusterLargestThreads)
   __shared__ std::uint32_t of_warp[kClusterLargestThreads / 32], of_block;
   const auto blocks = static_cast<int>(gridDim.x);
   const std::int64_t step = static_cast<std::int64_t>(blocks) * kClusterLargestThreads;
-  std::uint32_t most = 0;
-  for (std::int64_t first = blockIdx.x * static_cast<std::int64_t>(kClusterLargestThreads) + threadIdx.x; first < count;
-       first += step * kLargestBatch) {
-    float v[kLargestBatch];
-#pragma unroll
-    for (int i = 0; i < kLargestBatch; ++i) v[i] = first + i * step < count ? values[first + i * step] : 0.0F;
-#pragma unroll
-    for (int i = 0; i < kLargestBatch; ++i) {
-      const std::uint32_t magnitude = __float_as_uint(v[i]) & 0x7fffffffU;
-      if (magnitude < 0x7f800000U) most = max(most, magnitude);
-    }
-  }
+  std::uint32_t most = largest_of_thread(
+      values, count, blockIdx.x * static_cast<std::int64_t>(kClusterLargestThreads) + threadIdx.x, step, step * kLargestBatch);
   most = __reduce_max_sync(0xffffffffU, most);
   if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = most;
   __syncthreads();
