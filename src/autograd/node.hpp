@@ -69,9 +69,8 @@ class Needs {
   /// Tells the pass that the backward function will apply the steps of onward() that are set in `done` to the first input's
   /// gradient: the first, or all.
   void take(const Onward& done) const;
-  /// Computes the gradients of `inputs`, which the node after needs only at the end of the pass or for other such gradients (a
-  /// parameter's): in a graph at the same time as what the pass issues next. Everything that `work` reads must exist, and is in
-  /// `uses`.
+  /// Lets `work` compute the gradients of `inputs` next to what the pass issues afterwards, if a graph is being recorded. For
+  /// gradients that only the end of the pass waits for, as those of parameters. `uses` are the tensors that `work` reads.
   void aside(std::initializer_list<int> inputs, std::vector<Tensor> uses, const std::function<void()>& work) const;
 
  private:

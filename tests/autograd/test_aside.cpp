@@ -77,13 +77,14 @@ Example branches() {
           }};
 }
 
-/// Discriminators of the audio that a convolution makes, with losses of their feature maps and of scores: parts with gradients
-/// from each other's streams. The audio is used by an operation of its own, too.
+/// Discriminators of the audio that a convolution makes, with losses of their feature maps and of scores. The audio is used by
+/// an operation of its own, too.
 Example discriminators() {
-  const auto periods = std::make_shared<MultiPeriodDiscriminator>(MultiPeriodDiscriminator::Options{.channel_mult = 0.0625});
-  const auto scales = std::make_shared<MultiScaleDiscriminator>(MultiScaleDiscriminator::Options{.channel_mult = 0.125});
+  const std::vector<std::shared_ptr<Discriminator>> both{
+      std::make_shared<MultiPeriodDiscriminator>(MultiPeriodDiscriminator::Options{.channel_mult = 0.0625}),
+      std::make_shared<MultiScaleDiscriminator>(MultiScaleDiscriminator::Options{.channel_mult = 0.125})};
   std::vector<Tensor> leaves;
-  for (Discriminator* const one : {static_cast<Discriminator*>(periods.get()), static_cast<Discriminator*>(scales.get())}) {
+  for (const auto& one : both) {
     one->to(kGpu);
     one->eval();
     for (const Tensor& parameter : one->parameters()) leaves.push_back(parameter);
@@ -94,8 +95,7 @@ Example discriminators() {
   return {leaves, [=] {
             const Tensor fake = tanh(conv1d(source, w, {}, {.padding = 3})), other = square(fake);
             std::vector<Tensor> terms{mean(abs(other))};
-            for (Discriminator* const one :
-                 {static_cast<Discriminator*>(periods.get()), static_cast<Discriminator*>(scales.get())}) {
+            for (const auto& one : both) {
               const FeaturesOfTwo maps = one->features_of_two(real, fake);
               terms.push_back(add(feature_matching_loss(maps.first, maps.second), lsgan_generator_loss(maps.second)));
             }

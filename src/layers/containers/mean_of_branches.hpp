@@ -25,8 +25,7 @@ class MeanOfBranches : public layers::ModuleSequence<MeanOfBranches> {
   }
 
   /// x of any shape that the branches take. In cuda::capture() the branches of an x of at most 16 MiB are recorded as
-  /// concurrent. Throws ShapeError if there are no branches or their results differ in shape,
-  /// and the errors of the branches.
+  /// concurrent. Throws ShapeError if there are no branches or their results differ in shape, and the errors of the branches.
   [[nodiscard]] Tensor forward(const Tensor& x) override;
   /// Branches of different latency wait for each other. Throws NotImplemented if branches differ in rate.
   [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;

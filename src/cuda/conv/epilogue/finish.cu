@@ -11,8 +11,7 @@
 namespace polyphase::cuda {
 namespace {
 
-constexpr int kFinishThreads = 256;
-constexpr int kFinishVectors = 1;  // per thread: their loads do not overlap
+constexpr int kFinishThreads = 256;  // with a vector each: the loads of several would not overlap
 
 struct FinishLaunch {
   Epilogue epilogue;
@@ -22,7 +21,7 @@ struct FinishLaunch {
 template <class T>
 __global__ void __launch_bounds__(kFinishThreads)
     finish_kernel(const __grid_constant__ FinishLaunch launch, T* __restrict__ out) {
-  constexpr int kVector = 16 / static_cast<int>(sizeof(T)), kPiece = kFinishThreads * kFinishVectors * kVector;
+  constexpr int kVector = 16 / static_cast<int>(sizeof(T)), kPiece = kFinishThreads * kVector;
   for (std::int64_t block = blockIdx.x; block < launch.rows * launch.pieces; block += gridDim.x) {
     const std::int64_t row = block / launch.pieces, piece = block - row * launch.pieces;
     T* const to = out + row * launch.length;
@@ -38,7 +37,7 @@ template <class T>
 __global__ void __launch_bounds__(kFinishThreads)
     finish_kept_kernel(const __grid_constant__ FinishLaunch launch, T* __restrict__ out) {
   using A = MathOf<T>;
-  constexpr int kVector = 16 / static_cast<int>(sizeof(T)), kPiece = kFinishThreads * kFinishVectors * kVector;
+  constexpr int kVector = 16 / static_cast<int>(sizeof(T)), kPiece = kFinishThreads * kVector;
   struct alignas(16) Pack {
     T at[kVector];
   };
@@ -48,24 +47,21 @@ __global__ void __launch_bounds__(kFinishThreads)
     const std::int64_t row = block / launch.pieces, piece = block - row * launch.pieces, channel = row % launch.channels;
     T* const begin = out + row * launch.length;
     const auto ahead = static_cast<int>(reinterpret_cast<std::uintptr_t>(begin) % 16 / sizeof(T));
-#pragma unroll 1
-    for (int vector = 0; vector < kFinishVectors; ++vector) {
-      const std::int64_t at = piece * kPiece - ahead + (vector * kFinishThreads + static_cast<int>(threadIdx.x)) * kVector;
-      T* const to = begin + at;
-      if (alike && at >= 0 && at + kVector <= launch.length) {
-        Pack pack = *reinterpret_cast<const Pack*>(Epilogue::aux(to, epilogue.before));
+    const std::int64_t at = piece * kPiece - ahead + static_cast<int>(threadIdx.x) * kVector;
+    T* const to = begin + at;
+    if (alike && at >= 0 && at + kVector <= launch.length) {
+      Pack pack = *reinterpret_cast<const Pack*>(Epilogue::aux(to, epilogue.before));
 #pragma unroll
-        for (int i = 0; i < kVector; ++i)
-          pack.at[i] = epilogue.finished<T>(static_cast<A>(pack.at[i]), channel, epilogue.others<A>(to + i));
-        *reinterpret_cast<Pack*>(to) = pack;
-        continue;
-      }
-#pragma unroll 1
       for (int i = 0; i < kVector; ++i)
-        if (at + i >= 0 && at + i < launch.length)
-          to[i] = epilogue.finished<T>(static_cast<A>(*Epilogue::aux(to + i, epilogue.before)), channel,
-                                       epilogue.others<A>(to + i));
+        pack.at[i] = epilogue.finished<T>(static_cast<A>(pack.at[i]), channel, epilogue.others<A>(to + i));
+      *reinterpret_cast<Pack*>(to) = pack;
+      continue;
     }
+#pragma unroll 1
+    for (int i = 0; i < kVector; ++i)
+      if (at + i >= 0 && at + i < launch.length)
+        to[i] =
+            epilogue.finished<T>(static_cast<A>(*Epilogue::aux(to + i, epilogue.before)), channel, epilogue.others<A>(to + i));
   }
 }
 
@@ -78,7 +74,7 @@ void finish(const Epilogue& epilogue, DType dtype, std::int64_t N, std::int64_t 
   FinishLaunch launch{epilogue, by_channels ? N * C : 1, by_channels ? L : N * C * L, C, 0};
   dispatch_element(dtype, [&]<class T>(T) {
     if constexpr (!std::is_same_v<T, std::int64_t>) {
-      constexpr std::int64_t kVector = 16 / sizeof(T), kPiece = kFinishThreads * kFinishVectors * kVector;
+      constexpr std::int64_t kVector = 16 / sizeof(T), kPiece = kFinishThreads * kVector;
       launch.pieces = (launch.length + kVector - 1 + kPiece - 1) / kPiece;
       constexpr std::int64_t kMostBlocks = 1 << 20;
       const auto blocks = static_cast<unsigned>(std::min(launch.rows * launch.pieces, kMostBlocks));

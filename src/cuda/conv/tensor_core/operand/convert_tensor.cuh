@@ -80,8 +80,7 @@ static __global__ void __launch_bounds__(kZerosThreads) zeros_kernel(std::uint32
 
 /// The same after all work of the stream so far.
 inline void write_zeros(std::uint32_t* zeros, std::int64_t count, cudaStream_t stream) {
-  constexpr std::int64_t kMostOfBlock =
-      1 << 14;  // more take a block longer than a memset, which waits twice for 2 us in a graph
+  constexpr std::int64_t kMostOfBlock = 1 << 14;  // more take a block longer than a memset, which waits 5 us in a graph
   if (count > kMostOfBlock) {
     CHECK_CUDA(cudaMemsetAsync(zeros, 0, static_cast<std::size_t>(count) * sizeof(std::uint32_t), stream));
     return;

@@ -98,8 +98,7 @@ class Sampled {
       sample_source(call.gemm, static_cast<const float*>(call.source), header_.template as<OperandHeader>(), call.stream, zeros,
                     marks);
     } else if (!zeros.empty()) {
-      launch_behind(zeros_kernel, 1, kZerosThreads, 0, call.stream, zeros.data(), static_cast<std::int64_t>(zeros.size()));
-      check_launch("conv tensor_core: zeros");
+      write_zeros(zeros.data(), static_cast<std::int64_t>(zeros.size()), call.stream);
     }
   }
 
