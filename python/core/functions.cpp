@@ -40,6 +40,7 @@ void bind_elementwise(nb::module_& module) {
   binary(module, "mul", static_cast<Binary>(&mul), "a * b, broadcast.");
   binary(module, "div", &div, "a / b, broadcast.");
   module.def("add_scaled", &add_scaled, "a"_a, "b"_a, "scale"_a, kUnlocked, "a + scale*b in one pass.");
+  module.def("addcmul", &addcmul, "a"_a, "b"_a, "c"_a, kUnlocked, "a + b*c in one pass, rounded once.");
   unary(module, "abs", &polyphase::abs, "|x|; the gradient is 0 at 0.");
   unary(module, "square", &square, "x*x.");
   unary(module, "sqrt", &polyphase::sqrt, "The square root.");

@@ -126,6 +126,20 @@ Tensor add_scaled(const Tensor& a, const Tensor& b, double scale) {
                 binary_backward(a, b, same, [scale](const Tensor& g) { return scale == 1 ? g : mul(g, scale); }));
 }
 
+Tensor addcmul(const Tensor& a, const Tensor& b, const Tensor& c) {
+  ops::require_defined("addcmul", "c", c);
+  if (promotes("addcmul", a, b) || autograd::promotes(b, c)) return add(a, mul(b, c));
+  Saved sb = save_if(follows_gradients(c), b), sc = save_if(follows_gradients(b), c);
+  return record("addcmul", map("addcmul", MapOp::addcmul, {a, b, c}), {a, b, c},
+                [a_shape = a.shape(), b_shape = b.shape(), c_shape = c.shape(), sb, sc](const Tensor& g, Needs needs) {
+                  Gradients gradients(3);
+                  if (needs[0]) gradients[0] = sum_to(g, a_shape);
+                  if (needs[1]) gradients[1] = sum_to(mul(g, sc.get()), b_shape);
+                  if (needs[2]) gradients[2] = sum_to(mul(g, sb.get()), c_shape);
+                  return gradients;
+                });
+}
+
 Tensor mul(const Tensor& a, const Tensor& b) {
   if (promotes("mul", a, b)) return mul(promoted(a, b), promoted(b, a));
   Saved sa = save_if(follows_gradients(b), a);

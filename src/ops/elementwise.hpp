@@ -16,6 +16,8 @@ namespace polyphase {
 [[nodiscard]] Tensor mul(const Tensor& a, double b);
 /// a + scale*b in one pass.
 [[nodiscard]] Tensor add_scaled(const Tensor& a, const Tensor& b, double scale);
+/// a + b*c in one pass, rounded once (torch.addcmul).
+[[nodiscard]] Tensor addcmul(const Tensor& a, const Tensor& b, const Tensor& c);
 
 [[nodiscard]] inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
 [[nodiscard]] inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }

@@ -13,6 +13,7 @@ enum class MapOp : std::uint8_t {
   add_scaled,                      // a + p*b
   affine,                          // p*a + q
   scale_around,                    // (a-b)*c + d
+  addcmul,                         // a + b*c
   maximum, minimum, pow_scalar, div_scalar,  // max(a,b)  min(a,b)  a^p  a/p
   neg, abs, sign, square, sqrt, rsqrt, reciprocal, exp, log, sin, cos, clamp,  // clamp to [p, q]
   greater, greater_equal, less, less_equal, equal,                             // 0 or 1

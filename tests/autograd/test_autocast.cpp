@@ -106,6 +106,8 @@ const std::vector<Named> kPromoted = {
     {"mul", [](const Tensor& x) { return x * leaf_f32({1}); }},
     {"div", [](const Tensor& x) { return x / add(square(leaf_f32(x.shape())), 1); }},
     {"add_scaled", [](const Tensor& x) { return add_scaled(leaf_f32(x.shape()), x, 2); }},
+    {"addcmul", [](const Tensor& x) { return addcmul(leaf_f32(x.shape()), x, x); }},
+    {"addcmul", [](const Tensor& x) { return addcmul(x, leaf_f32(x.shape()), leaf_f32({1})); }},
     {"maximum", [](const Tensor& x) { return maximum(x, leaf_f32(x.shape())); }},
     {"minimum", [](const Tensor& x) { return minimum(leaf_f32(x.shape()), x); }},
     {"where", [](const Tensor& x) { return where(relu(x), x, leaf_f32(x.shape())); }},

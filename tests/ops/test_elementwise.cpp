@@ -51,6 +51,7 @@ TEST_CASE("arithmetic") {
   CHECK((a * b).to_vector<double>() == Values{4, -10, -18});
   CHECK((a / b).to_vector<double>() == Values{0.25, -0.4, -0.5});
   CHECK(add_scaled(a, b, 0.5).to_vector<double>() == Values{3, 0.5, 0});
+  CHECK(addcmul(a, b, b).to_vector<double>() == Values{17, 23, 39});
   CHECK((a + 1.0).to_vector<double>() == Values{2, -1, 4});
   CHECK((1.0 - a).to_vector<double>() == Values{0, 3, -2});
   CHECK((a - 1.0).to_vector<double>() == Values{0, -3, 2});
@@ -64,6 +65,7 @@ TEST_CASE("integers add and multiply too") {
   const Tensor a = Tensor::from_vector<std::int64_t>({1, 2, 3});
   CHECK((a + a).to_vector<std::int64_t>() == std::vector<std::int64_t>{2, 4, 6});
   CHECK((a * a).to_vector<std::int64_t>() == std::vector<std::int64_t>{1, 4, 9});
+  CHECK(addcmul(a, a, a).to_vector<std::int64_t>() == std::vector<std::int64_t>{2, 6, 12});
 }
 
 TEST_CASE("integers take a scalar that is one of them, and refuse others") {
@@ -142,6 +144,10 @@ TEST_CASE("gradients of two operands under broadcasting") {
   CHECK(check_broadcast(minimum) == "");
   CHECK(check_broadcast([](const Tensor& a, const Tensor& b) { return add_scaled(a, b, -0.7); }) == "");
   CHECK(check_broadcast([](const Tensor& a, const Tensor& b) { return where(vector({1, 0, 1}).slice(0, 0, 1), a, b); }) == "");
+  CHECK(check_broadcast([](const Tensor& a, const Tensor& b) { return addcmul(a, b, a); }) == "");
+  CHECK(check_broadcast([](const Tensor& a, const Tensor& b) { return addcmul(b, a, b); }) == "");
+  CHECK(gradcheck([](const Inputs& in) { return addcmul(in[0], in[1], in[2]); },
+                  {leaf_f64({2, 1, 3}), leaf_f64({1, 3}, 2), leaf_f64({4, 1}, 3)}) == "");
   CHECK(gradcheck(
             [](const Inputs& in) {
               return where(vector({1, 0, 1}), in[0], in[1]);
@@ -284,6 +290,8 @@ TEST_CASE("errors name the operation and the undefined argument") {
   CHECK(error_of<Error>([&] { return a * Tensor(); }) == refused("mul", "b"));
   CHECK(error_of<Error>([&] { return a / Tensor(); }) == refused("div", "b"));
   CHECK(error_of<Error>([&] { return add_scaled(a, {}, 2); }) == refused("add_scaled", "b"));
+  CHECK(error_of<Error>([&] { return addcmul(a, {}, a); }) == refused("addcmul", "b"));
+  CHECK(error_of<Error>([&] { return addcmul(a, a, {}); }) == refused("addcmul", "c"));
   CHECK(error_of<Error>([&] { return maximum(a, {}); }) == refused("maximum", "b"));
   CHECK(error_of<Error>([&] { return minimum({}, a); }) == refused("minimum", "a"));
   CHECK(error_of<Error>([&] { return less(a, {}); }) == refused("less", "b"));

@@ -38,6 +38,7 @@ POLYPHASE_INLINE V arithmetic(const MapInputs<V>& in) {
   if constexpr (op == MapOp::add_scaled) return a + in.p * b;
   if constexpr (op == MapOp::affine) return in.p * a + in.q;
   if constexpr (op == MapOp::scale_around) return (a - b) * in.c + in.d;
+  if constexpr (op == MapOp::addcmul) return a + b * in.c;
   if constexpr (op == MapOp::maximum) return larger(a, b);
   if constexpr (op == MapOp::minimum) return smaller(a, b);
   if constexpr (op == MapOp::pow_scalar) return pow(a, in.p);
@@ -166,7 +167,7 @@ constexpr bool is_loss(MapOp op) { return op >= MapOp::squared_difference; }
 constexpr int inputs_of(MapOp op) {
   if (is_snake_gradient(op) || op == MapOp::scale_around) return 4;
   if (is_loss(op)) return op == MapOp::squared_difference || op == MapOp::smooth_l1 ? 2 : 3;
-  if (op == MapOp::where || op == MapOp::snake) return 3;
+  if (op == MapOp::where || op == MapOp::snake || op == MapOp::addcmul) return 3;
   const bool binary =
       op <= MapOp::add_scaled || op == MapOp::maximum || op == MapOp::minimum || (op >= MapOp::greater && op <= MapOp::equal);
   return binary || is_gradient(op) ? 2 : 1;

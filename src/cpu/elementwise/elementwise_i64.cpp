@@ -41,6 +41,8 @@ Int apply(MapOp op, IntInputs in, MapScalars scalars) {
       return wrap(bits(a) + bits(p) * bits(b));
     case MapOp::affine:
       return wrap(bits(p) * bits(a) + bits(q));
+    case MapOp::addcmul:
+      return wrap(bits(a) + bits(b) * bits(c));
     case MapOp::maximum:
       return std::max(a, b);
     case MapOp::minimum:

@@ -20,8 +20,8 @@ MapOp simplify(MapOp op, MapScalars scalars) {
 // In MapOp's order.
 // clang-format off
 constexpr const char* kNames[] = {
-    "add", "sub", "mul", "div", "add_scaled", "affine", "scale_around", "maximum", "minimum", "pow_scalar", "div_scalar", "neg", "abs", "sign",
-    "square", "sqrt", "rsqrt", "reciprocal", "exp", "log", "sin", "cos", "clamp", "greater", "greater_equal", "less",
+    "add", "sub", "mul", "div", "add_scaled", "affine", "scale_around", "addcmul", "maximum", "minimum", "pow_scalar", "div_scalar", "neg", "abs",
+    "sign", "square", "sqrt", "rsqrt", "reciprocal", "exp", "log", "sin", "cos", "clamp", "greater", "greater_equal", "less",
     "less_equal", "equal", "where", "relu", "leaky_relu", "elu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid",
     "relu_grad", "leaky_relu_grad", "elu_grad", "gelu_grad", "gelu_tanh_grad", "silu_grad", "tanh_grad",
     "sigmoid_grad", "softplus", "softplus_grad", "snake", "snake_grad_x", "snake_grad_alpha", "snake_grad_beta",

@@ -42,6 +42,7 @@ constexpr int inputs_of(MapOp op) {
     case MapOp::smooth_l1:
       return 2;
     case MapOp::where:
+    case MapOp::addcmul:
     case MapOp::squared_difference_grad:
     case MapOp::smooth_l1_grad:
     case MapOp::snake:
@@ -294,6 +295,8 @@ __device__ __forceinline__ A evaluate(A a, A b, A c, A d, A p, A q) {
     return q * c * smooth_l1_slope(a - b, p);
   else if constexpr (kOp == MapOp::scale_around)
     return (a - b) * c + d;
+  else if constexpr (kOp == MapOp::addcmul)
+    return fma(b, c, a);
   else if constexpr (kOp == MapOp::snake)
     return SnakeFunction<A, kIs16Bit>(b, c)(a);
   else if constexpr (kOp == MapOp::snake_grad_x)

@@ -63,6 +63,8 @@ __device__ Int apply(const Launch& l, Int a, Int b, Int c) {
       return static_cast<Int>(ua + up * ub);
     case MapOp::affine:
       return static_cast<Int>(up * ua + uq);
+    case MapOp::addcmul:
+      return static_cast<Int>(ua + ub * static_cast<Unsigned>(c));
     case MapOp::maximum:
       return a > b ? a : b;
     case MapOp::minimum:

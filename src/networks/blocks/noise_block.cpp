@@ -56,11 +56,11 @@ NoiseBlock::NoiseBlock(std::int64_t channels, std::size_t block, std::shared_ptr
 
 Tensor NoiseBlock::forward(const Tensor& x) {
   if (!is_training() || !source_->is_seeded()) return with_noise(x, 0);
-  return x + Tensor::randn({x.size(0), 1, x.size(2)}, {x.dtype(), x.device()}) * linear_(x);
+  return addcmul(x, Tensor::randn({x.size(0), 1, x.size(2)}, {x.dtype(), x.device()}), linear_(x));
 }
 
 Tensor NoiseBlock::with_noise(const Tensor& x, std::int64_t first) {
-  return source_->is_zero() ? x : x + source_->row(block_, first, x.size(2), x) * linear_(x);
+  return source_->is_zero() ? x : addcmul(x, source_->row(block_, first, x.size(2), x), linear_(x));
 }
 
 /// Knows its position.

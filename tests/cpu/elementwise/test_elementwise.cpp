@@ -57,6 +57,8 @@ double arithmetic(MapOp op, const In& in) {
       return p * a + q;
     case MapOp::scale_around:
       return (a - b) * c + d;
+    case MapOp::addcmul:
+      return a + b * c;
     case MapOp::maximum:
       return std::max(a, b);
     case MapOp::minimum:
@@ -169,17 +171,14 @@ double activation(MapOp op, const In& in) {
 double expected(MapOp op, const In& in) { return op <= MapOp::where ? arithmetic(op, in) : activation(op, in); }
 
 int inputs_of(MapOp op) {
+  if (op == MapOp::addcmul || op == MapOp::where || op == MapOp::snake) return 3;
+  if (op == MapOp::squared_difference_grad || op == MapOp::smooth_l1_grad) return 3;
   switch (op) {
     case MapOp::scale_around:
     case MapOp::snake_grad_x:
     case MapOp::snake_grad_alpha:
     case MapOp::snake_grad_beta:
       return 4;
-    case MapOp::where:
-    case MapOp::snake:
-    case MapOp::squared_difference_grad:
-    case MapOp::smooth_l1_grad:
-      return 3;
     case MapOp::affine:
     case MapOp::pow_scalar:
     case MapOp::div_scalar:
