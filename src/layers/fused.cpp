@@ -51,11 +51,20 @@ bool is_fusable(const Module& module) {
          is_snake(module);
 }
 
+/// Whether no number that a convolution reads is read for many of its output channels.
+bool reads_for_few(const Module& module) {
+  const auto* conv = exactly<Conv1d>(module);
+  return conv != nullptr && conv->options().out_channels / conv->options().groups <= 2;
+}
+
 /// Whether `module` and the convolution behind it are in one pass: an activation that a convolution applies to what it reads.
-/// With recording it is an operation of its own, which keeps its result for the backward pass.
+/// With recording it is an operation of its own, which keeps its result for the backward pass. Snake only where
+/// few output channels read a number.
 bool is_read_by(const Module& module, const Module& next) {
+  if (grad_enabled()) return false;
+  if (is_snake(module)) return reads_for_few(next);
   const bool is_active = exactly<ReLU>(module) != nullptr || exactly<LeakyReLU>(module) != nullptr;
-  return is_active && is_convolution(next) && !grad_enabled();
+  return is_active && is_convolution(next);
 }
 /// How many modules of the pass from `first` on are before the convolution that reads through them: 0 or 1.
 std::size_t count_before(Modules modules, std::size_t first) {

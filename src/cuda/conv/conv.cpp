@@ -51,8 +51,8 @@ void issue(const Call& call, const ConvPlan& plan) {
   switch (plan.algorithm) {
     case Algorithm::depthwise:
       if (is_wgrad) return depthwise::wgrad(call.problem, call.first, call.second, call.out, call.device, call.stream);
-      return depthwise::gather(call.problem, call.direction, call.first, call.second, call.bias, out, epilogue, call.device,
-                               call.stream);
+      return depthwise::gather(call.problem, call.direction, call.first, call.second, call.bias, out, call.activation.snake,
+                               epilogue, call.device, call.stream);
     case Algorithm::gemm:
       if (is_wgrad)
         return gemm::wgrad(call.problem, call.first, call.second, call.out, call.precision, call.device, call.stream);

@@ -6,6 +6,7 @@
 #include <ostream>
 
 #include "cuda/conv/conv.hpp"
+#include "cuda/conv/depthwise/depthwise.hpp"
 #include "cuda/conv/depthwise/rows.hpp"
 #include "cuda/conv/direct/tiling.hpp"
 #include "cuda/conv/direct/wgrad_tiling.hpp"
@@ -109,8 +110,7 @@ double depthwise_seconds(const ConvProblem& p, ConvDirection direction, const Gp
   const double waste = 1 / used(p.L_in, 56);
   double seconds = std::max(waste * tensor_bytes(p) / (0.85 * rates.bandwidth), p.operations() / (0.4 * rates.ffma));
   if (depthwise::has_many_rows(p, direction)) {
-    const double bytes = static_cast<double>(p.channels_in_per_group()) * tensor_bytes(p);  // y is read for each channel
-    return std::max(bytes / (0.6 * rates.bandwidth), 1e-6) + rates.launch;
+    return std::max(tensor_bytes(p) / (0.75 * rates.bandwidth), 1e-6) + rates.launch;
   }
   // dgrad adds the rows of y of a row of x one after another, and waits for each if there are few blocks.
   constexpr double kRowSeconds = 0.6e-6;
@@ -277,6 +277,7 @@ ConvPlan make_conv_plan(const PlanRequest& of) {
   plan.has_epilogue = of.epilogue.is_needed();
   if (plan.algorithm == Algorithm::gemm)  // cuBLAS stores the results of dgrad
     plan.fuses = !plan.has_epilogue || of.direction == ConvDirection::forward;
+  if (plan.algorithm == Algorithm::depthwise) plan.activates_snake = depthwise::activates_snake(of.problem, of.direction);
   if (plan.algorithm != Algorithm::tensor_core || of.direction == ConvDirection::wgrad) return plan;
   const tensor_core::KernelProblem asked{of.problem, of.direction, of.precision, of.at};
   const auto chosen = tensor_core::chosen_kernel(asked, of.device);

@@ -62,7 +62,7 @@ struct ConvPlan {
   std::string tiling{};                               ///< of that kernel, in words
   bool has_epilogue = false;                          ///< whether there is an epilogue
   bool activates_source = false;                      ///< whether the kernel applies TapGemm::source_slope
-  bool activates_snake = false;                       ///< whether the kernel applies Gather::snake
+  bool activates_snake = false;                       ///< whether the kernel applies SourceActivation::snake
   bool fuses = true;  ///< whether the kernel applies the epilogue; else it takes launches of its own
 };
 

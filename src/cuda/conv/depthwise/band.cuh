@@ -33,12 +33,13 @@ inline constexpr int kBandStages = 2;   // per tile; wgrad has its own number
 /// Blocks per SM: as many as registers allow without spilling. Code for GPUs before sm_90 needs more of them.
 [[nodiscard]] constexpr int band_blocks(bool forward, bool plain, int outputs) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-  constexpr int kDgrad = 6;
+  constexpr int kDgrad = 6, kFinishing = 8, kWide = 7;
 #else
-  constexpr int kDgrad = 8;
+  constexpr int kDgrad = 8, kFinishing = 10, kWide = 8;
 #endif
   if (!forward) return kDgrad;
-  return plain || outputs < 4 ? 10 : 8;
+  if (plain) return 10;
+  return outputs < 4 ? kFinishing : kWide;
 }
 
 /// w[index] or 0, as its 16 bits.

@@ -136,12 +136,16 @@ std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirecti
   return std::nullopt;
 }
 
+bool activates_snake(const ConvProblem& problem, ConvDirection direction) {
+  return has_many_rows(problem, direction) || is_dilated(problem, direction);
+}
+
 void gather(const ConvProblem& problem, ConvDirection direction, const void* source, const void* w, const void* bias, void* out,
-            const Epilogue& epilogue, int device, cudaStream_t stream) {
+            const SourceSnake& snake, const Epilogue& epilogue, int device, cudaStream_t stream) {
   const bool is_forward = direction == ConvDirection::forward;
   if (problem.N == 0 || problem.C_in == 0 || (is_forward ? problem.L_out : problem.L_in) == 0) return;
-  if (has_many_rows(problem, direction)) return rows_dgrad(problem, source, w, bias, out, epilogue, stream);
-  if (is_dilated(problem, direction)) return dilated_gather(problem, direction, source, w, bias, out, epilogue, stream);
+  if (has_many_rows(problem, direction)) return rows_dgrad(problem, source, w, bias, out, snake, epilogue, stream);
+  if (is_dilated(problem, direction)) return dilated_gather(problem, direction, source, w, bias, out, snake, epilogue, stream);
   const int sm_count = properties(device).sm_count;
   if (const auto plan = make_band_plan(problem, direction, source, out, sm_count))
     return band_gather(problem, direction, *plan, source, w, bias, out, epilogue, stream);

@@ -7,6 +7,7 @@
 
 #include "conv/problem.hpp"
 #include "cuda/conv/epilogue/epilogue.cuh"
+#include "cuda/conv/source_activation.hpp"
 
 namespace polyphase::cuda::depthwise {
 
@@ -21,6 +22,6 @@ namespace polyphase::cuda::depthwise {
 
 /// depthwise::gather() for a problem with is_dilated().
 void dilated_gather(const ConvProblem& problem, ConvDirection direction, const void* source, const void* w, const void* bias,
-                    void* out, const Epilogue& epilogue, cudaStream_t stream);
+                    void* out, const SourceSnake& snake, const Epilogue& epilogue, cudaStream_t stream);
 
 }  // namespace polyphase::cuda::depthwise

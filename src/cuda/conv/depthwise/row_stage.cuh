@@ -94,11 +94,17 @@ __device__ __forceinline__ void move_planes(const Planes& planes, A* stage, int 
   }
 }
 
-/// stage <- row[begin .. begin + count), with zeros outside [0, length). row + begin is 16-byte aligned, count a multiple of
-/// the vector length.
-template <class T, class A>
+/// A load_window() that changes nothing.
+struct Unchanged {
+  template <int kCount, class A>
+  __device__ __forceinline__ void apply(A (&)[kCount]) const {}
+};
+
+/// stage <- function(row[begin .. begin + count)), with zeros outside [0, length). row + begin is 16-byte aligned, count a
+/// multiple of the vector length.
+template <class T, class A, class Function = Unchanged>
 __device__ __forceinline__ void load_window(const T* __restrict__ row, std::int64_t length, std::int64_t begin, int count,
-                                            const Planes& planes, A* stage) {
+                                            const Planes& planes, A* stage, const Function& function = {}) {
   constexpr int kVector = kVectorOf<T>;
   struct alignas(16) Pack {
     T element[kVector];
@@ -110,9 +116,16 @@ __device__ __forceinline__ void load_window(const T* __restrict__ row, std::int6
       const Pack pack = *reinterpret_cast<const Pack*>(row + at);
 #pragma unroll
       for (int i = 0; i < kVector; ++i) values[i] = static_cast<A>(pack.element[i]);
+      function.apply(values);
     } else {
+      const auto is_inside = [&](int i) { return at + i >= 0 && at + i < length; };
 #pragma unroll
-      for (int i = 0; i < kVector; ++i) values[i] = at + i >= 0 && at + i < length ? static_cast<A>(row[at + i]) : A(0);
+      for (int i = 0; i < kVector; ++i) values[i] = is_inside(i) ? static_cast<A>(row[at + i]) : A(0);
+      if constexpr (!std::is_same_v<Function, Unchanged>) {
+        function.apply(values);
+#pragma unroll
+        for (int i = 0; i < kVector; ++i) values[i] = is_inside(i) ? values[i] : A(0);
+      }
     }
     move_planes<true>(planes, stage, e, values);
   }

@@ -8,6 +8,7 @@
 
 #include "conv/problem.hpp"
 #include "cuda/conv/epilogue/epilogue.cuh"
+#include "cuda/conv/source_activation.hpp"
 
 namespace polyphase::cuda::depthwise {
 
@@ -30,10 +31,10 @@ namespace polyphase::cuda::depthwise {
 }
 
 /// depthwise::gather() for a dgrad with has_many_rows().
-void rows_dgrad(const ConvProblem& problem, const void* y, const void* w, const void* bias, void* x, const Epilogue& epilogue,
-                cudaStream_t stream);
+void rows_dgrad(const ConvProblem& problem, const void* y, const void* w, const void* bias, void* x, const SourceSnake& snake,
+                const Epilogue& epilogue, cudaStream_t stream);
 /// The same for 16 bits.
 void rows_dgrad_16bit(const ConvProblem& problem, const void* y, const void* w, const void* bias, void* x,
-                      const Epilogue& epilogue, cudaStream_t stream);
+                      const SourceSnake& snake, const Epilogue& epilogue, cudaStream_t stream);
 
 }  // namespace polyphase::cuda::depthwise

@@ -180,6 +180,38 @@ class LightAuxFinish {
   A slope_, scale_;
 };
 
+/// Applies Snake to row[begin, begin + count) inside [0, length), the 16-byte vectors thread, thread + threads, ... Its
+/// parameters are prepared once. Not inlined: its registers are not the caller's.
+template <class A, class T>
+__device__ __noinline__ void activate_stored_snake(const Epilogue& epilogue, T* row, std::int64_t length, std::int64_t begin,
+                                                   int count, std::int64_t channel, int thread, int threads) {
+  constexpr int kVector = 16 / static_cast<int>(sizeof(T));
+  struct alignas(16) Pack {
+    T at[kVector];
+  };
+  const SnakeFunction<A, sizeof(T) == 2> function(static_cast<A>(static_cast<const T*>(epilogue.alpha)[channel]),
+                                                  static_cast<A>(static_cast<const T*>(epilogue.beta)[channel]));
+#pragma unroll 1
+  for (int e = thread * kVector; e < count; e += threads * kVector) {
+    const std::int64_t at = begin + e;
+    if (at >= 0 && at + kVector <= length) {
+      Pack* const to = reinterpret_cast<Pack*>(row + at);
+      Pack pack = *to;
+      A values[kVector];
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) values[i] = static_cast<A>(pack.at[i]);
+      function.apply(values);
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) pack.at[i] = static_cast<T>(values[i]);
+      *to = pack;
+      continue;
+    }
+#pragma unroll 1
+    for (int i = 0; i < kVector; ++i)
+      if (at + i >= 0 && at + i < length) row[at + i] = static_cast<T>(function(static_cast<A>(row[at + i])));
+  }
+}
+
 /// Finishes row[begin, begin + count) inside [0, length): sums of output channel `channel` that this thread has just stored, in
 /// the 16-byte vectors thread, thread + threads, ... from row + begin, which is aligned. A kernel that writes such vectors
 /// needs no registers for the epilogue, and the reads hit the L2 cache.
@@ -197,6 +229,8 @@ __device__ __forceinline__ void finish_stored(const Epilogue& epilogue, T* row, 
 #pragma unroll
   for (int i = 0; i < kVector; ++i) nothing.at[i] = static_cast<T>(-0.0F), one.at[i] = static_cast<T>(1.0F);
   __syncwarp();  // the stores are complete, whatever type they had
+  if (epilogue.activation == Activation::snake && !epilogue.has_aux())
+    return activate_stored_snake<A>(epilogue, row, length, begin, count, channel, thread, threads);
 #pragma unroll 1
   for (int e = thread * kVector; e < count; e += threads * kVector) {
     const std::int64_t at = begin + e;

@@ -43,12 +43,12 @@ TEST_CASE("long rows, many taps, large strides and dilations") {
   }
 }
 
-TEST_CASE("dilations at stride 1: short and long rows, every alignment, one output a channel") {
+TEST_CASE("stride 1 with and without dilation: short and long rows, every alignment, one output a channel") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   double norm = 0;
   int turn = 0;
   for (const std::int64_t L_in : {1, 8, 100, 129, 1023, 1024, 1025, 4099})
-    for (const std::int64_t D : {2, 3, 9, 100})
+    for (const std::int64_t D : {1, 2, 3, 9, 100, 128, 129})
       for (const std::int64_t K : {2, 7, 12}) {
         const std::int64_t P = std::min((K - 1) * D, L_in + (K - 1) * D - 1) / 2;
         const ConvProblem p =
@@ -160,7 +160,7 @@ TEST_CASE("many rows into one: every number of taps, edge and misalignment, an a
   bool intact = false;
   const Array<float> plain = run_on_gpu(arrays, ConvDirection::dgrad, by_algorithm(Algorithm::depthwise), intact);
   const auto leaky = [](const GpuCall& call) {
-    cuda::depthwise::gather(call.problem, call.direction, call.first, call.second, call.bias, call.out,
+    cuda::depthwise::gather(call.problem, call.direction, call.first, call.second, call.bias, call.out, {},
                             {cuda::Activation::leaky_relu, 0.5F}, 0, call.stream);
   };
   const Array<float> got = run_on_gpu(arrays, ConvDirection::dgrad, leaky, intact);
@@ -208,7 +208,7 @@ TEST_CASE_TEMPLATE("consecutive launches read what earlier ones wrote, weights a
           dw(w_of_both.poison(), 0);
       const cudaStream_t stream = cuda::current_stream(0);
       const auto gather = [&](ConvDirection direction, const E* source, const E* weights, E* out) {
-        cuda::depthwise::gather(arrays.p, direction, source, weights, weights, out, {}, 0, stream);
+        cuda::depthwise::gather(arrays.p, direction, source, weights, weights, out, {}, {}, 0, stream);
         if (waits) CHECK_CUDA(cudaStreamSynchronize(stream));
       };
       gather(ConvDirection::forward, first.data(), w.data(), y.data());
