@@ -239,7 +239,7 @@ template <class T>
 __device__ __forceinline__ void activate_snake(T (&values)[kSourceItems][kPreconvertedRows], const bool (&exists)[kSourceItems],
                                                std::int64_t first, int rows, const T* __restrict__ alpha,
                                                const T* __restrict__ beta) {
-  using Function = SnakeFunction<float, true>;
+  using Function = SnakeFunction<float, sizeof(T) == 2>;
   __shared__ __align__(alignof(Function)) unsigned char memory[kPreconvertedRows * sizeof(Function)];
   auto* const functions = reinterpret_cast<Function*>(memory);
   if (static_cast<int>(threadIdx.x) < rows)  // there may be none: rows are filled up to whole steps
@@ -260,7 +260,7 @@ __device__ __forceinline__ void activate_snake(T (&values)[kSourceItems][kPrecon
   }
 }
 
-/// operand = the source as it is read (TapGemm::source_slope; with kSnake Snake, for 16 bits), scaled according to the header's
+/// operand = the source as it is read (TapGemm::source_slope; with kSnake Snake), scaled according to the header's
 /// sample; flags[group][position / kFlagPositions] += the suspect counts there (null: they do not matter).
 template <class Operand, bool kSnake>
 __global__ void __launch_bounds__(kSourceThreads)

@@ -8,9 +8,11 @@
 #include <cstdint>
 #include <span>
 
+#include "cuda/conv/source_activation.hpp"
 #include "cuda/conv/tap_gemm.hpp"
 #include "cuda/conv/tensor_core/operand/source_layout.hpp"
 #include "cuda/conv/tensor_core/operand/traits.cuh"
+#include "cuda/elementwise/snake_function.cuh"
 #include "cuda/kernel/dependent_launch.cuh"
 #include "cuda/ptx/relaxed.cuh"
 #include "cuda/runtime/runtime.hpp"
@@ -144,7 +146,8 @@ struct Marks {
 /// more positions. Windows are spread over all samples and positions, and begin at other rows.
 struct SampleWindow {
   const float* at = nullptr;
-  int count = 0;  // of a lane's numbers
+  int count = 0;             // of a lane's numbers
+  std::int64_t channel = 0;  // of the source
   __device__ __forceinline__ SampleWindow(const TapGemm& gemm, const float* source, int window, int windows) {
     const auto lane = static_cast<int>(threadIdx.x % 32), rows = static_cast<int>(min(gemm.rows, std::int64_t{32}));
     const std::int64_t length = gemm.source_length, all = gemm.N * gemm.G * length;
@@ -154,17 +157,19 @@ struct SampleWindow {
     const std::int64_t position = (first - sample * length) / kSampleBatch * kSampleBatch + lane / rows * kSampleBatch;
     const std::int64_t row = (lane % rows * gemm.rows / rows + window) % gemm.rows;
     at = source + (sample * gemm.rows + row) * length + position;
+    channel = sample % gemm.G * gemm.rows + row;
     count = static_cast<int>(max(min(length - position, std::int64_t{kSampleBatch}), std::int64_t{0}));
   }
 };
 
-/// header->sample = SampleWord of windows of the source as it is read (TapGemm::source_slope). Flags and marks are set to zero.
-/// Launched with kSampleBlocksOfSource blocks; each warp has a window.
+/// header->sample = SampleWord of windows of the source as it is read (TapGemm::source_slope; with kSnake Snake). Flags and
+/// marks are set to zero. Launched with kSampleBlocksOfSource blocks; each warp has a window.
+template <bool kSnake>
 static __global__ void __launch_bounds__(kSampleThreads)
-    sample_kernel(const __grid_constant__ TapGemm gemm, const float* __restrict__ source, std::int64_t flag_count,
-                  std::uint32_t* __restrict__ flags, std::int64_t mark_count, std::uint32_t* __restrict__ marks,
-                  bool may_be_mixed, const std::uint32_t* __restrict__ small_weights, std::uint32_t many_weights,
-                  OperandHeader* __restrict__ header) {
+    sample_kernel(const __grid_constant__ TapGemm gemm, const float* __restrict__ source, const SourceSnake snake,
+                  std::int64_t flag_count, std::uint32_t* __restrict__ flags, std::int64_t mark_count,
+                  std::uint32_t* __restrict__ marks, bool may_be_mixed, const std::uint32_t* __restrict__ small_weights,
+                  std::uint32_t many_weights, OperandHeader* __restrict__ header) {
   constexpr int kWarps = kSampleThreads / 32;
   __shared__ std::uint32_t of_warp[kWarps], small_of_warp[kWarps];
   wait_for_grid_before();  // which may have made the source
@@ -179,6 +184,16 @@ static __global__ void __launch_bounds__(kSampleThreads)
   std::uint32_t magnitudes[kSampleBatch], most = 0;
 #pragma unroll
   for (int i = 0; i < kSampleBatch; ++i) magnitudes[i] = i < window.count ? __float_as_uint(window.at[i]) : 0;
+  if constexpr (kSnake) {
+    float values[kSampleBatch];
+#pragma unroll
+    for (int i = 0; i < kSampleBatch; ++i) values[i] = __uint_as_float(magnitudes[i]);
+    SnakeFunction<float, false>(static_cast<const float*>(snake.alpha)[window.channel],
+                                static_cast<const float*>(snake.beta)[window.channel])
+        .apply(values);
+#pragma unroll
+    for (int i = 0; i < kSampleBatch; ++i) magnitudes[i] = i < window.count ? __float_as_uint(values[i]) : 0;
+  }
 #pragma unroll
   for (int i = 0; i < kSampleBatch; ++i) {
     magnitudes[i] = __float_as_uint(gemm.activated(__uint_as_float(magnitudes[i]))) & 0x7fffffffU;
@@ -208,9 +223,10 @@ static __global__ void __launch_bounds__(kSampleThreads)
 
 /// The header of a convolution's whole source and zeros to `flags` and `marks`, on `stream`, after the launch before it.
 /// The next launch may read the source immediately, header and flags after wait_for_grid_before().
-inline void sample_source(const TapGemm& gemm, const float* source, OperandHeader* header, cudaStream_t stream,
-                          std::span<std::uint32_t> flags, const Marks& marks) {
-  launch_behind(sample_kernel, kSampleBlocksOfSource, kSampleThreads, 0, stream, gemm, source,
+template <bool kSnake = false>
+void sample_source(const TapGemm& gemm, const float* source, OperandHeader* header, cudaStream_t stream,
+                   std::span<std::uint32_t> flags, const Marks& marks, const SourceSnake& snake = {}) {
+  launch_behind(sample_kernel<kSnake>, kSampleBlocksOfSource, kSampleThreads, 0, stream, gemm, source, snake,
                 static_cast<std::int64_t>(flags.size()), flags.data(), static_cast<std::int64_t>(marks.words.size()),
                 marks.words.data(), marks.may_be_mixed, marks.small_weights, marks.many_weights, header);
   check_launch("conv tensor_core: scale");

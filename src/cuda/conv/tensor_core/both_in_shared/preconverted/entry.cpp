@@ -32,9 +32,9 @@ bool fuses(const KernelProblem& asked, const Epilogue& epilogue, int device) {
   return epilogue.activation != Activation::snake;
 }
 
-/// In 16 bits, where no sum is computed again from the source.
+/// In 16 bits only where no sum is computed again from the source; in f32 such sums read an activated copy.
 bool activates_snake(const KernelProblem& asked) {
-  return is_16_bits(asked.problem) && !has_gaps(asked, make_tap_gemm(asked.problem, asked.direction));
+  return !is_16_bits(asked.problem) || !has_gaps(asked, make_tap_gemm(asked.problem, asked.direction));
 }
 
 void gather(const Gather& call) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cuda/conv/tensor_core/both_in_shared/preconverted/activated_copy.cuh"
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/kernel.cuh"
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/mma_sync.hpp"
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/pack_weights.cuh"
@@ -91,14 +92,16 @@ void prepare(const TapGemm& gemm, const PreconvertedTiling& tiling, const typena
   using T = typename Operand::Source;
   const auto blocks = static_cast<unsigned>(source_blocks(gemm, tiling.source));
   const std::int64_t flag_count = gemm.G * tiling.source.flags;
+  const bool is_snake = snake.alpha != nullptr;
+  auto* const kernel = is_snake ? source_kernel<Operand, true> : source_kernel<Operand, false>;
   if constexpr (Operand::kScaled) {
-    sample_source(gemm, source, header, stream, {flags, static_cast<std::size_t>(flag_count)}, marks);
-    launch_behind(source_kernel<Operand, false>, blocks, kSourceThreads, 0, stream, gemm, tiling.source, source, nullptr,
-                  nullptr, header, flags, operand);
+    auto* const sample = is_snake ? sample_source<true> : sample_source<false>;
+    sample(gemm, source, header, stream, {flags, static_cast<std::size_t>(flag_count)}, marks, snake);
+    launch_behind(kernel, blocks, kSourceThreads, 0, stream, gemm, tiling.source, source, static_cast<const T*>(snake.alpha),
+                  static_cast<const T*>(snake.beta), header, flags, operand);
   } else {
     const bool flagged = needs_flags<Operand>(gemm);
     if (flagged) write_zeros(reinterpret_cast<std::uint32_t*>(header), kOperandHeaderBytes / 4 + flag_count, stream);
-    auto* const kernel = snake.alpha != nullptr ? source_kernel<Operand, true> : source_kernel<Operand, false>;
     kernel<<<blocks, kSourceThreads, 0, stream>>>(gemm, tiling.source, source, static_cast<const T*>(snake.alpha),
                                                   static_cast<const T*>(snake.beta), header, flagged ? flags : nullptr,
                                                   operand);
@@ -123,8 +126,12 @@ void gather_as(const ConvProblem& problem, ConvDirection direction, const Precon
   const auto* weights = static_cast<const OperandHeader*>(packed);
   const bool is_forward = direction == ConvDirection::forward;
   const Precision precision = Operand::kSplit ? Precision::fp32 : Precision::tf32;
+  const std::int64_t rows = gemm.N * gemm.G * gemm.rows;
+  const bool copies = Operand::kScaled && activation.snake.alpha != nullptr;
+  const Buffer copy(copies ? static_cast<std::size_t>(rows * gemm.source_length) * sizeof(float) : 0, device);
+  const float* const again = copies ? copy.as<float>() : static_cast<const float*>(source);
   const WideGather wide(WideCall{gemm,
-                                 {problem, is_forward, static_cast<const float*>(source), static_cast<const float*>(w)},
+                                 {problem, is_forward, again, static_cast<const float*>(w)},
                                  precision,
                                  static_cast<const float*>(bias),
                                  static_cast<float*>(out),
@@ -139,6 +146,14 @@ void gather_as(const ConvProblem& problem, ConvDirection direction, const Precon
   const Call<Operand> call{gemm,      tiling, epilogue, weights, static_cast<const T*>(bias), static_cast<T*>(out),
                            workspace, at,     stream,   exact};
   plan.is_mma ? call.multiply_by_mma(plan.shape) : call.multiply(plan.shape);
+  if constexpr (Operand::kScaled) {
+    if (copies) {
+      const auto grid = static_cast<unsigned>(std::min<std::int64_t>(rows, 4 * properties(device).sm_count));
+      launch_behind(activated_copy_kernel, grid, kCopyThreads, 0, stream, rows, gemm.G * gemm.rows, gemm.source_length, from,
+                    activation.snake, header, wide.exact().wide.words, copy.as<float>());
+      check_launch("conv tensor_core: preconverted snake");
+    }
+  }
   wide.launch(header, &weights->largest);
 }
 

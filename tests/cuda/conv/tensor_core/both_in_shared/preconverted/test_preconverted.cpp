@@ -249,7 +249,7 @@ TEST_CASE("16-bit rows of whole vectors: bias, LeakyReLU and a residual have the
   CHECK(added > 0);
 }
 
-TEST_CASE("preconverted: Snake of a 16-bit source has the bits of a pass before") {
+TEST_CASE("preconverted: Snake of a source has the bits of a pass before, in sums that are computed again too") {
   if (!has_tensor_cores()) SKIP_TEST("no GPU of compute capability 9.0");
   const std::vector<ConvProblem> problems{
       sized({.N = 2, .C_in = 64, .C_out = 64, .L_in = 1000, .K = 7, .P_l = 27, .P_r = 27, .D = 9}),
@@ -258,17 +258,21 @@ TEST_CASE("preconverted: Snake of a 16-bit source has the bits of a pass before"
       sized({.N = 1, .C_in = 36, .C_out = 48, .L_in = 2048, .K = 3, .P_l = 1, .P_r = 1, .G = 2})};
   for (const ConvProblem& p : problems)
     for (const ConvDirection direction : kGathers)
-      for (const DType dtype : {DType::f16, DType::bf16})
-        for (const double largest : {1.0, 300.0}) {  // beyond 64 the standard library's sine is used
-          Operands operands(p, direction, dtype, 0);
-          const auto plan = tensor_core::preconverted_plan(operands.problem, direction, Precision::fp32, 0);
+      for (const auto& [dtype, precision] : {std::pair{DType::f16, Precision::fp32},
+                                             {DType::bf16, Precision::fp32},
+                                             {DType::f32, Precision::fp32},
+                                             {DType::f32, Precision::tf32}})
+        for (const double largest : {1.0, 300.0, 0.0}) {  // beyond 64 the standard library's sine is used; 0: mixed scales
+          Operands operands(p, direction, dtype, 0, /*is_spread=*/largest == 0 && dtype == DType::f32);
+          const auto plan = tensor_core::preconverted_plan(operands.problem, direction, precision, 0);
           REQUIRE(plan.has_value());
           CAPTURE(p);
           CAPTURE(direction);
           CAPTURE(dtype);
+          CAPTURE(precision);
           CAPTURE(largest);
           const cuda::Buffer packed(static_cast<std::size_t>(tensor_core::preconverted_weight_bytes(*plan)), 0);
-          tensor_core::preconverted_pack_weights(operands.problem, direction, Precision::fp32, *plan, operands.w.raw(),
+          tensor_core::preconverted_pack_weights(operands.problem, direction, precision, *plan, operands.w.raw(),
                                                  packed.as<void>(), cuda::current_stream(0));
           const std::int64_t channels = operands.source.size(1);
           const auto parameter = [&](std::uint64_t seed) {
@@ -276,10 +280,10 @@ TEST_CASE("preconverted: Snake of a 16-bit source has the bits of a pass before"
             if (seed == 2) each[1] = 0;  // beta: NaN or infinite, but not in the padding
             return Tensor::from_vector(each, {channels}).to(dtype).to(Device::cuda(0));
           };
-          const Tensor alpha = parameter(1), beta = parameter(2), source = operands.source * largest;
+          const Tensor alpha = parameter(1), beta = parameter(2), source = operands.source * (largest == 0 ? 1 : largest);
           const auto run = [&](const Tensor& read, const cuda::SourceActivation& activation) {
             const Tensor out = operands.target();
-            tensor_core::preconverted_gather(operands.problem, direction, Precision::fp32, *plan, read.raw(), activation,
+            tensor_core::preconverted_gather(operands.problem, direction, precision, *plan, read.raw(), activation,
                                              operands.w.raw(), packed.as<void>(), operands.bias.raw(), out.raw(), {}, 0,
                                              cuda::current_stream(0));
             return bytes_of(out);
