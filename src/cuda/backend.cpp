@@ -1,5 +1,7 @@
 #include "cuda/backend.hpp"
 
+#include <array>
+#include <bit>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -163,6 +165,25 @@ void CudaBackend::reduce_map(MapOp op, const Tensor& out, const Tensor& a, const
   cuda::reduce_map(op, out, a, b, scalars, turn.stream);
 }
 void CudaBackend::moments(const Moments& out, const Tensor& in, double q) {
+Tensor CudaBackend::derived(const Tensor& in, std::span<const MapStep> steps) {
+  constexpr std::int64_t kDerived = -5;  // not an Algorithm, which the keys of packed weights have here
+  PackingKey key{kDerived, static_cast<std::int64_t>(in.dtype()), in.numel()};
+  for (const MapStep& step : steps)
+    key.insert(key.end(), {static_cast<std::int64_t>(step.op), std::bit_cast<std::int64_t>(step.scalars.p),
+                           std::bit_cast<std::int64_t>(step.scalars.q)});
+  const std::size_t bytes = static_cast<std::size_t>(in.numel()) * size_of(in.dtype());
+  const auto over = [shape = in.shape(), dtype = in.dtype(), bytes, device = in.device()](void* data, auto owner) {
+    return Tensor::over(Storage(data, bytes, device, [owner] {}), shape, contiguous_strides(shape), 0, dtype);
+  };
+  const auto derive = [over, all = std::vector(steps.begin(), steps.end())](const void* from, void* to, cudaStream_t stream) {
+    const Tensor out = over(to, nullptr);
+    Tensor source = over(const_cast<void*>(from), nullptr);
+    for (const MapStep& step : all) cuda::map(step.op, out, std::array{std::exchange(source, out)}, step.scalars, stream);
+  };
+  const Turn turn(device_);
+  const std::shared_ptr<const Buffer> result = weights_of(in).packed(key, bytes, device_, turn.stream, derive);
+  return over(result->as<void>(), result);
+}
   const Turn turn(device_);
   cuda::moments(out, in, q, turn.stream);
 }

@@ -24,6 +24,8 @@ class CudaBackend final : public Backend {
 
   void map(MapOp op, const Tensor& out, std::span<const Tensor> inputs, MapScalars scalars) override;
   void reduce(ReduceOp op, const Tensor& out, const Tensor& in) override;
+  /// Cached as the packed weights of a convolution are (Weights::packed).
+  [[nodiscard]] Tensor derived(const Tensor& in, std::span<const MapStep> steps) override;
   void reduce_map(MapOp op, const Tensor& out, const Tensor& a, const Tensor& b, MapScalars scalars) override;
   void moments(const Moments& out, const Tensor& in, double q) override;
   void uniform(const Tensor& out, GeneratorState state, double low, double high) override;

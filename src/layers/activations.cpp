@@ -6,6 +6,7 @@
 #include "layers/check.hpp"
 #include "layers/streaming/module_stream.hpp"
 #include "ops/activations.hpp"
+#include "ops/dispatch.hpp"
 #include "ops/elementwise.hpp"
 
 namespace polyphase {
@@ -17,9 +18,17 @@ namespace {
 // BigVGAN's protection against a division by zero.
 constexpr double kSnakeEpsilon = 1e-9;
 
-/// beta + kSnakeEpsilon. In f16 that is beta, whose neighbours are at least 6e-8 away; without recording no launch computes it.
-Tensor protected_beta(const Tensor& beta) {
-  return beta.dtype() == DType::f16 && !grad_enabled() ? beta : beta + kSnakeEpsilon;
+/// The value of a parameter of Snake: exp(parameter) if it is a logarithm. Without recording a cached tensor.
+Tensor snake_value(const Tensor& parameter, bool is_log) {
+  if (!is_log) return parameter;
+  return grad_enabled() ? exp(parameter) : ops::derived("exp", parameter, {{MapOp::exp}});
+}
+/// The value + kSnakeEpsilon. In f16 that is the value, whose neighbours are at least 6e-8 away.
+Tensor protected_value(const Tensor& parameter, bool is_log) {
+  const MapStep add{MapOp::affine, {1, kSnakeEpsilon}};
+  if (grad_enabled()) return snake_value(parameter, is_log) + kSnakeEpsilon;
+  if (parameter.dtype() == DType::f16) return snake_value(parameter, is_log);
+  return is_log ? ops::derived("exp", parameter, {{MapOp::exp}, add}) : ops::derived("add", parameter, {add});
 }
 
 Tensor snake_parameter(const char* layer, std::int64_t channels, const SnakeOptions& options) {
@@ -62,8 +71,7 @@ Snake::Snake(std::int64_t channels, const SnakeOptions& options)
     : alpha_(snake_parameter("Snake", channels, options)), logscale_(options.alpha_logscale) {}
 
 ConvOutputOptions Snake::output_options() const {
-  const Tensor alpha = logscale_ ? exp(alpha_) : alpha_;
-  return {.activation = Activation::snake, .alpha = alpha, .beta = protected_beta(alpha)};
+  return {.activation = Activation::snake, .alpha = snake_value(alpha_, logscale_), .beta = protected_value(alpha_, logscale_)};
 }
 
 std::unique_ptr<ModuleStream> Snake::make_stream() { return snake_stream(*this); }
@@ -79,8 +87,7 @@ SnakeBeta::SnakeBeta(std::int64_t channels, const SnakeOptions& options)
       logscale_(options.alpha_logscale) {}
 
 ConvOutputOptions SnakeBeta::output_options() const {
-  const Tensor beta = logscale_ ? exp(beta_) : beta_;
-  return {.activation = Activation::snake, .alpha = logscale_ ? exp(alpha_) : alpha_, .beta = protected_beta(beta)};
+  return {.activation = Activation::snake, .alpha = snake_value(alpha_, logscale_), .beta = protected_value(beta_, logscale_)};
 }
 
 std::unique_ptr<ModuleStream> SnakeBeta::make_stream() { return snake_stream(*this); }

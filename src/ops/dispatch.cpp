@@ -54,6 +54,12 @@ Tensor map(const char* operation, MapOp op, std::initializer_list<Tensor> inputs
   return out;
 }
 
+Tensor derived(const char* operation, const Tensor& tensor, std::initializer_list<MapStep> steps) {
+  require_floating(operation, tensor);
+  if (tensor.numel() == 0) return Tensor::empty(tensor.shape(), {tensor.dtype(), tensor.device()});
+  return backend_of(tensor.device()).derived(tensor.detach().contiguous(), {steps.begin(), steps.size()});
+}
+
 Tensor reduce_map(MapOp op, const Tensor& a, const Tensor& b, MapScalars scalars) {
   const Tensor out = Tensor::empty({}, {a.dtype(), a.device()});
   Backend& backend = backend_of(a.device());

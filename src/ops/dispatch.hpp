@@ -23,6 +23,10 @@ void require_floating(const char* operation, const Tensor& tensor);
 
 /// The tensor as a view of a shape that it broadcasts to, off the tape.
 [[nodiscard]] Tensor broadcast_view(const Tensor& tensor, const Shape& shape);
+/// The functions `steps` of a floating-point tensor, one after another, off the tape: a tensor that is only read
+/// (TensorBackend::derived). For parameters, which are written less often than they are read.
+[[nodiscard]] Tensor derived(const char* operation, const Tensor& tensor, std::initializer_list<MapStep> steps);
+
 /// A contiguous tensor as a view of another shape of the same size, off the tape.
 [[nodiscard]] Tensor reshaped_view(const Tensor& tensor, const Shape& shape);
 /// A fresh () holding q times the sum of op(a, b), two of one shape, f32 or f64 (Backend::reduce_map); an empty sum is 0.

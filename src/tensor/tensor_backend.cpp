@@ -73,6 +73,13 @@ void TensorBackend::rotary_attention(const Tensor&, const RotaryAttention&) {
 
 void TensorBackend::average_of(const Tensor& out, std::span<const Tensor> parts, double divisor, Activation activation,
                                double slope) {
+Tensor TensorBackend::derived(const Tensor& in, std::span<const MapStep> steps) {
+  const Tensor out = Tensor::empty(in.shape(), {in.dtype(), in.device()});
+  const Tensor* from = &in;
+  for (const MapStep& step : steps) map(step.op, out, std::array{*std::exchange(from, &out)}, step.scalars);
+  return out;
+}
+
   if (parts.size() == 1) copy(out, parts[0]);
   for (std::size_t i = 1; i < parts.size(); ++i) map(MapOp::add, out, std::array{i == 1 ? parts[0] : out, parts[i]}, {});
   if (divisor != 1) {

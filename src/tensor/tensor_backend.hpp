@@ -117,6 +117,24 @@ struct NormalizedRows {
   Tensor scale{};   ///< (R, 1); may be undefined. No `normal` and no `scale` for f16 and bf16
 };
 
+/// A weight under weight norm, rows: v and w (R, ...), g and norms (R, 1, ...). All contiguous, not empty, of one dtype, f32 or
+/// f64, but w may be of 16 bits.
+struct NormalizedWeight {
+  Tensor w, norms, v, g;
+};
+
+/// Its gradients, of the same shapes: dw may be of 16 bits.
+struct NormalizedWeightGradient {
+  Tensor dv, dg;
+  Tensor dw, v, g, norms;
+};
+
+/// A function of one tensor.
+struct MapStep {
+  MapOp op;
+  MapScalars scalars{};
+};
+
 /// A device's implementation of an Event (tensor/event.hpp); its functions are only called after record().
 class BackendEvent {
  public:
@@ -183,6 +201,9 @@ class TensorBackend {
   /// contiguous, of one shape and floating-point dtype, `out` apart from all of them. divisor: a value of that dtype.
   /// activation: none, relu or leaky_relu (of `slope`). The default uses map(), step by step.
   virtual void average_of(const Tensor& out, std::span<const Tensor> parts, double divisor, Activation activation,
+  /// The functions `steps` of `in`, one after another, in a contiguous tensor that is only read. A device may return the tensor
+  /// of an earlier call if `in` was not written since; the default computes it.
+  [[nodiscard]] virtual Tensor derived(const Tensor& in, std::span<const MapStep> steps);
                           double slope);
   /// Reduces the dimensions in which out.size(d) == 1 and in.size(d) != 1; out is contiguous and has in's rank and dtype. Sums
   /// of f32 and 16-bit types are accumulated in at least f32 with an error that grows no faster than log(n), in an order fixed

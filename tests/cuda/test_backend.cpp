@@ -46,6 +46,29 @@ TEST_CASE("elements are copied to the GPU and back in every dtype") {
   }
 }
 
+TEST_CASE("values derived of a parameter are kept until it is written, and replays of a graph see what was written") {
+  if (!has_gpu()) SKIP_TEST("no CUDA device");
+  const NoGradGuard no_grad;
+  const std::vector<MapStep> steps{{MapOp::exp}, {MapOp::affine, {2, 1}}};
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    Tensor parameter = counting({5}, dtype).to(Device::cuda());
+    const auto expected = [&] { return host().derived(parameter.to(Device::cpu()), steps); };
+    const Tensor first = gpu().derived(parameter, steps), second = gpu().derived(parameter, steps);
+    CHECK(first.raw() == second.raw());
+    CHECK(worst_difference(expected(), first) <= 0.01);
+    CHECK(gpu().derived(parameter, std::array{steps[0]}).raw() != first.raw());
+    parameter.fill_(-1);
+    CHECK(worst_difference(expected(), gpu().derived(parameter, steps)) <= 0.01);
+    const Tensor out = Tensor::empty_like(parameter);
+    cuda::Graph graph = cuda::capture([&] { gpu().copy(out, gpu().derived(parameter, steps)); });
+    for (const double value : {0.5, 0.25}) {
+      parameter.fill_(value);
+      graph.replay();
+      CHECK(worst_difference(expected(), out) <= 0.01);
+    }
+  }
+}
+
 TEST_CASE("convolutions of both layers reach the GPU") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   const ConvProblem p{
