@@ -1,5 +1,7 @@
 #include "autograd/autocast.hpp"
 
+#include <vector>
+
 #include "autograd/no_grad.hpp"
 #include "autograd/node.hpp"
 #include "cuda/cuda.hpp"
@@ -31,24 +33,61 @@ struct AutocastAccess {
     const NoGradGuard no_grad;
     const auto value = [&] { return parameter.detach().to(*guard.dtype_); };
     if (guard.recording_ != cuda::capturing()) return value();
-    const void* const place = TensorAccess::meta(parameter).get();
-    const std::uint64_t version = parameter.storage().version();
-    const auto known = guard.casts_.find(place);
-    if (known != guard.casts_.end() && known->second.version == version) return known->second.value.detach();
+    if (const Tensor* known = find(guard, parameter)) return known->detach();
     // A cast of a part may be read by another one before it is there.
     if (backend_of(parameter.device()).is_in_part()) return value();
-    AutocastGuard::Cast& cast = guard.casts_[place] = {parameter, value(), version};
-    return cast.value.detach();
+    return keep(guard, parameter, value()).detach();
+  }
+
+  // Makes the casts of parameters of one device in one pass.
+  static void parameter_casts(AutocastGuard& guard, std::span<const Tensor> parameters) {
+    if (parameters.empty() || guard.recording_ != cuda::capturing()) return;
+    Backend& backend = backend_of(parameters[0].device());
+    if (backend.is_in_part()) return;
+    const NoGradGuard no_grad;
+    std::vector<Tensor> casts, plain;
+    for (const Tensor& parameter : parameters) {
+      if (find(guard, parameter) != nullptr) continue;
+      plain.push_back(parameter.detach());
+      casts.push_back(keep(guard, parameter, Tensor::empty(parameter.shape(), {*guard.dtype_, parameter.device()})));
+    }
+    if (!plain.empty()) backend.copy_list(casts, plain);
+  }
+
+ private:
+  static const Tensor* find(const AutocastGuard& guard, const Tensor& parameter) {
+    const auto known = guard.casts_.find(TensorAccess::meta(parameter).get());
+    const bool is_current = known != guard.casts_.end() && known->second.version == parameter.storage().version();
+    return is_current ? &known->second.value : nullptr;
+  }
+  static const Tensor& keep(AutocastGuard& guard, const Tensor& parameter, const Tensor& value) {
+    AutocastGuard::Cast& cast = guard.casts_[TensorAccess::meta(parameter).get()];
+    cast = {parameter, value, parameter.storage().version()};
+    return cast.value;
   }
 };
 
 namespace autograd {
+namespace {
+
+bool is_cast_parameter(const Tensor& tensor) { return tensor.is_leaf() && tensor.requires_grad(); }
+
+}  // namespace
+
+void lower_ahead(std::span<const Tensor> tensors) {
+  if (!autocast_dtype()) return;
+  std::vector<Tensor> in;
+  for (const Tensor& tensor : tensors)
+    if (tensor.defined() && tensor.dtype() == DType::f32 && is_cast_parameter(tensor) && tensor.is_contiguous())
+      in.push_back(tensor);
+  AutocastAccess::parameter_casts(*current, in);
+}
 
 Tensor lowered(const Tensor& tensor) {
   const std::optional<DType> dtype = autocast_dtype();
   if (!dtype || !tensor.defined() || tensor.dtype() == *dtype) return tensor;
   if (tensor.dtype() != DType::f32 && !is_half(tensor.dtype())) return tensor;
-  if (!tensor.is_leaf() || !tensor.requires_grad()) return tensor.to(*dtype);
+  if (!is_cast_parameter(tensor)) return tensor.to(*dtype);
   // One node per use, so that each backward pass has its own and the gradients of several uses are added in the parameter's
   // dtype.
   return record("autocast", AutocastAccess::parameter_cast(*current, tensor), {tensor},

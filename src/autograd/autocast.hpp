@@ -2,6 +2,7 @@
 // Mixed precision: which operations compute in 16 bits, and which do not.
 
 #include <optional>
+#include <span>
 #include <unordered_map>
 
 #include "../tensor/tensor.hpp"
@@ -52,6 +53,8 @@ namespace autograd {
 
 /// The operand of an operation that computes in 16 bits; `tensor` may be undefined.
 [[nodiscard]] Tensor lowered(const Tensor& tensor);
+/// Casts the parameters among `tensors` that lowered() would, in one pass over memory, for later calls of lowered().
+void lower_ahead(std::span<const Tensor> tensors);
 /// The operand of an operation that needs f32; `tensor` may be undefined.
 [[nodiscard]] Tensor raised(const Tensor& tensor);
 /// Whether raised() would cast.

@@ -77,6 +77,7 @@ class Turn {
   void take(const Onward& done) { done_ = done; }
   [[nodiscard]] const Onward& done() const { return done_; }
   void aside(std::initializer_list<int> inputs, std::vector<Tensor> uses, const std::function<void()>& work);
+  [[nodiscard]] SharedWork* shared(std::unique_ptr<SharedWork> (*make)());
   [[nodiscard]] bool is_aside(std::size_t input) const { return is_aside_ || ((inputs_aside_ >> input) & 1U) != 0; }
 
  private:
@@ -96,6 +97,10 @@ void Needs::aside(std::initializer_list<int> inputs, std::vector<Tensor> uses, c
   turn_ != nullptr ? turn_->aside(inputs, std::move(uses), work) : work();
 }
 
+SharedWork* Needs::shared(std::unique_ptr<SharedWork> (*make)()) const {
+  return turn_ != nullptr ? turn_->shared(make) : nullptr;
+}
+
 namespace {
 
 class BackwardPass {
@@ -109,7 +114,10 @@ class BackwardPass {
       add(arrived.sum, arrived.is_aside, gradient, is_aside);
     } else {
       const auto [place, is_new] = leaf_index_.try_emplace(edge.leaf.get(), leaves_.size());
-      if (is_new) leaves_.push_back({edge.leaf});
+      if (is_new)
+        leaves_.push_back({edge.leaf});
+      else
+        finish_shared();
       Reached& reached = leaves_[place->second];
       add(reached.gradient, reached.is_aside, gradient, is_aside);
     }
@@ -153,12 +161,22 @@ class BackwardPass {
       run_node(*node, arrived);
       if (arrived.is_aside) aside_->run([&] { arrived.sum = {}; });  // released where it was made
     }
+    finish_shared();
     if (aside_) aside_->join();
   }
 
+  // SharedWork of this pass for a node; null if the node's gradients cannot wait for it.
+  [[nodiscard]] SharedWork* shared(const Node& node, std::unique_ptr<SharedWork> (*make)()) {
+    const auto can_wait = [&](const Edge& edge) { return !edge.node && !leaf_index_.contains(edge.leaf.get()); };
+    if (is_counting_ || !std::all_of(node.edges.begin(), node.edges.end(), can_wait)) return nullptr;
+    const auto known = std::find_if(shared_.begin(), shared_.end(), [&](const auto& one) { return one.first == make; });
+    return known != shared_.end() ? known->second.get() : shared_.emplace_back(make, make()).second.get();
+  }
+  [[nodiscard]] bool has_aside() const { return aside_ && aside_->exists(); }
+
   // Whether a node's work has gone aside.
   [[nodiscard]] bool begin_aside(std::vector<Tensor> uses, const std::function<void()>& work) {
-    if (!aside_ || !aside_->exists()) return false;
+    if (!has_aside()) return false;
     aside_->begin(std::move(uses), work);
     return true;
   }
@@ -186,6 +204,13 @@ class BackwardPass {
   }
 
  private:
+  // Aside, if there is one: what it writes counts as made there.
+  void finish_shared() {
+    const auto all = std::exchange(shared_, {});
+    for (const auto& [make, work] : all)
+      if (!begin_aside(work->tensors(), [&] { work->run(); })) work->run();
+  }
+
   static void finish(Reached& reached) {
     Meta& leaf = *reached.leaf;
     if (reached.is_finished || leaf.observer == nullptr || !leaf.requires_grad) return;
@@ -228,7 +253,7 @@ class BackwardPass {
       return found != gradients_.end() && !found->second.is_aside ? found->second.sum : Tensor();
     }
     const auto found = leaf_index_.find(edge.leaf.get());
-    if (found == leaf_index_.end() || leaves_[found->second].is_aside) return {};
+    if (found == leaf_index_.end() || leaves_[found->second].is_aside || !shared_.empty()) return {};
     return leaves_[found->second].gradient;
   }
 
@@ -311,13 +336,20 @@ class BackwardPass {
   std::optional<Aside> aside_;
   std::priority_queue<std::shared_ptr<Node>, std::vector<std::shared_ptr<Node>>, RunsLater> ready_;
   std::unordered_map<const Node*, Arrived> gradients_;
-  std::vector<Reached> leaves_;  // in order of arrival
+  std::vector<std::pair<std::unique_ptr<SharedWork> (*)(), std::unique_ptr<SharedWork>>> shared_;  // by what made it
+  std::vector<Reached> leaves_;                                                                    // in order of arrival
   std::unordered_map<const Meta*, std::size_t> leaf_index_;
   bool is_counting_ = false;
   std::unordered_map<const Meta*, std::int64_t> awaited_;  // edges to observed leaves that have not been followed
 };
 
 }  // namespace
+
+SharedWork* Turn::shared(std::unique_ptr<SharedWork> (*make)()) {
+  SharedWork* const work = pass_.shared(node_, make);
+  if (work != nullptr && pass_.has_aside()) inputs_aside_ = ~std::uint64_t{0};
+  return work;
+}
 
 Onward Turn::onward() const { return is_aside_ ? Onward{} : pass_.onward(node_); }
 

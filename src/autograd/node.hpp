@@ -55,6 +55,18 @@ struct Meta {
   std::size_t number = 0;            ///< of the leaf at its observer
 };
 
+/// Gradients of parameters that one pass over memory computes for many nodes.
+class SharedWork {
+ public:
+  SharedWork() = default;
+  SharedWork(const SharedWork&) = delete;
+  SharedWork& operator=(const SharedWork&) = delete;
+  virtual ~SharedWork() = default;
+  /// What run() reads and writes.
+  [[nodiscard]] virtual std::vector<Tensor> tensors() const = 0;
+  virtual void run() = 0;
+};
+
 /// Which inputs need a gradient, by position; and the state of the pass that calls the backward function.
 class Needs {
  public:
@@ -72,6 +84,10 @@ class Needs {
   /// Lets `work` compute the gradients of `inputs` next to what the pass issues afterwards, if a graph is being recorded. For
   /// gradients that only the end of the pass waits for, as those of parameters. `uses` are the tensors that `work` reads.
   void aside(std::initializer_list<int> inputs, std::vector<Tensor> uses, const std::function<void()>& work) const;
+  /// The work that the pass does for all nodes with the same `make`, which makes it. It runs once, before anything reads the
+  /// gradients that the backward function returns without having written them. Null if they cannot wait, because they do not
+  /// all go to leaves without a gradient of this pass, or because leaves are observed.
+  [[nodiscard]] SharedWork* shared(std::unique_ptr<SharedWork> (*make)()) const;
 
  private:
   friend class Turn;

@@ -5,9 +5,11 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "conv/length_invariant.hpp"
+#include "cuda/conv/ahead.hpp"
 #include "cuda/conv/conv.hpp"
 #include "cuda/conv/epilogue/finish.hpp"
 #include "cuda/elementwise/activation_backward.hpp"
@@ -120,6 +122,13 @@ Allocator& CudaBackend::allocator() { return cuda::allocator(device_); }
 std::unique_ptr<BackendEvent> CudaBackend::make_event() { return std::make_unique<StreamEvent>(device_); }
 std::unique_ptr<BackendFork> CudaBackend::make_fork(std::size_t parts) { return cuda::make_fork(device_, parts); }
 bool CudaBackend::is_in_part() const { return cuda::is_in_part(); }
+void CudaBackend::announce(std::span<const Tensor> weights) {
+  if (!capturing() || cuda::is_in_part()) return;
+  const Turn turn(device_);
+  std::vector<Storage> storages;
+  for (const Tensor& weight : weights) storages.push_back(weight.storage());
+  pack_ahead(storages, device_, turn.stream);
+}
 
 void CudaBackend::synchronize() {
   refuse_capture("synchronize");
@@ -156,15 +165,6 @@ void CudaBackend::map(MapOp op, const Tensor& out, std::span<const Tensor> input
   const Turn turn(device_);
   cuda::map(op, out, inputs, scalars, turn.stream);
 }
-void CudaBackend::reduce(ReduceOp op, const Tensor& out, const Tensor& in) {
-  const Turn turn(device_);
-  cuda::reduce(op, out, in, turn.stream);
-}
-void CudaBackend::reduce_map(MapOp op, const Tensor& out, const Tensor& a, const Tensor& b, MapScalars scalars) {
-  const Turn turn(device_);
-  cuda::reduce_map(op, out, a, b, scalars, turn.stream);
-}
-void CudaBackend::moments(const Moments& out, const Tensor& in, double q) {
 Tensor CudaBackend::derived(const Tensor& in, std::span<const MapStep> steps) {
   constexpr std::int64_t kDerived = -5;  // not an Algorithm, which the keys of packed weights have here
   PackingKey key{kDerived, static_cast<std::int64_t>(in.dtype()), in.numel()};
@@ -184,6 +184,15 @@ Tensor CudaBackend::derived(const Tensor& in, std::span<const MapStep> steps) {
   const std::shared_ptr<const Buffer> result = weights_of(in).packed(key, bytes, device_, turn.stream, derive);
   return over(result->as<void>(), result);
 }
+void CudaBackend::reduce(ReduceOp op, const Tensor& out, const Tensor& in) {
+  const Turn turn(device_);
+  cuda::reduce(op, out, in, turn.stream);
+}
+void CudaBackend::reduce_map(MapOp op, const Tensor& out, const Tensor& a, const Tensor& b, MapScalars scalars) {
+  const Turn turn(device_);
+  cuda::reduce_map(op, out, a, b, scalars, turn.stream);
+}
+void CudaBackend::moments(const Moments& out, const Tensor& in, double q) {
   const Turn turn(device_);
   cuda::moments(out, in, q, turn.stream);
 }
@@ -280,14 +289,13 @@ void CudaBackend::average_of(const Tensor& out, std::span<const Tensor> parts, d
   const Turn turn(device_);
   cuda::average_of(out, parts, divisor, activation, slope, turn.stream);
 }
-void CudaBackend::weight_norm(const Tensor& w, const Tensor& norms, const Tensor& v, const Tensor& g) {
+void CudaBackend::weight_norm(std::span<const NormalizedWeight> weights) {
   const Turn turn(device_);
-  cuda::weight_norm(w, norms, v, g, turn.stream);
+  cuda::weight_norm(weights, turn.stream);
 }
-void CudaBackend::weight_norm_backward(const Tensor& dv, const Tensor& dg, const Tensor& dw, const Tensor& v, const Tensor& g,
-                                       const Tensor& norms) {
+void CudaBackend::weight_norm_backward(std::span<const NormalizedWeightGradient> gradients) {
   const Turn turn(device_);
-  cuda::weight_norm_backward(dv, dg, dw, v, g, norms, turn.stream);
+  cuda::weight_norm_backward(gradients, turn.stream);
 }
 void CudaBackend::upsample_linear(const Tensor& out, const Tensor& in, std::int64_t scale) {
   const Turn turn(device_);

@@ -15,6 +15,7 @@ class CudaBackend final : public Backend {
   [[nodiscard]] std::unique_ptr<BackendEvent> make_event() override;
   [[nodiscard]] std::unique_ptr<BackendFork> make_fork(std::size_t parts) override;
   [[nodiscard]] bool is_in_part() const override;
+  void announce(std::span<const Tensor> weights) override;
 
   void copy(const Tensor& out, const Tensor& in) override;
   void fill(const Tensor& out, double value) override;
@@ -23,9 +24,9 @@ class CudaBackend final : public Backend {
   void copy_to_host(void* host_data, const void* device_data, std::size_t bytes) override;
 
   void map(MapOp op, const Tensor& out, std::span<const Tensor> inputs, MapScalars scalars) override;
-  void reduce(ReduceOp op, const Tensor& out, const Tensor& in) override;
   /// Cached as the packed weights of a convolution are (Weights::packed).
   [[nodiscard]] Tensor derived(const Tensor& in, std::span<const MapStep> steps) override;
+  void reduce(ReduceOp op, const Tensor& out, const Tensor& in) override;
   void reduce_map(MapOp op, const Tensor& out, const Tensor& a, const Tensor& b, MapScalars scalars) override;
   void moments(const Moments& out, const Tensor& in, double q) override;
   void uniform(const Tensor& out, GeneratorState state, double low, double high) override;
@@ -50,9 +51,8 @@ class CudaBackend final : public Backend {
   void advance(const Tensor& all, const Tensor& kept, const Tensor& x) override;
   void average_of(const Tensor& out, std::span<const Tensor> parts, double divisor, Activation activation,
                   double slope) override;
-  void weight_norm(const Tensor& w, const Tensor& norms, const Tensor& v, const Tensor& g) override;
-  void weight_norm_backward(const Tensor& dv, const Tensor& dg, const Tensor& dw, const Tensor& v, const Tensor& g,
-                            const Tensor& norms) override;
+  void weight_norm(std::span<const NormalizedWeight> weights) override;
+  void weight_norm_backward(std::span<const NormalizedWeightGradient> gradients) override;
   void upsample_linear(const Tensor& out, const Tensor& in, std::int64_t scale) override;
   void upsample_linear_backward(const Tensor& out, const Tensor& in, std::int64_t scale) override;
   void antialiased_snake(const Tensor& out, const AntialiasedSnake& in) override;

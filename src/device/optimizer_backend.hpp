@@ -65,7 +65,7 @@ class OptimizerBackend {
   /// and is incremented.
   virtual void average(std::span<const Tensor> averages, std::span<const Tensor> values, const AverageStep& step,
                        const Tensor& updates) = 0;
-  /// out[i] = in[i], pairs of one size and dtype that do not overlap.
+  /// out[i] = in[i], pairs of one size that do not overlap, of one dtype or from f32 to f16 or bf16.
   virtual void copy_list(std::span<const Tensor> out, std::span<const Tensor> in) = 0;
   /// Updates `state` (LossScaleField) after a step, a bad one if any of `found` () f64 is not 0. A scale that f32 cannot
   /// represent is not adopted. Then sets every `found` to 0. At most kMaxFound of them.

@@ -5,6 +5,7 @@
 
 #include "autograd/autocast.hpp"
 #include "autograd/no_grad.hpp"
+#include "layers/weight_norm.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/linear.hpp"
 #include "ops/norm.hpp"
@@ -25,7 +26,7 @@ Tensor unit(const Tensor& x) { return x / clamp(norm(x), 1e-12, std::numeric_lim
 }  // namespace
 
 Tensor Weight::get(bool iterates) const {
-  if (held_.defined()) return held_;
+  if (Tensor held = HeldWeights::find(*this); held.defined()) return held;
   if (is_normalised()) return weight_norm_of(v_, g_, autocast_dtype());
   return has_spectral_norm() ? over_spectrum(iterates) : plain_;
 }
@@ -61,12 +62,6 @@ void Weight::normalise_spectrum() {
   const TensorOptions options{.dtype = plain_.dtype(), .device = plain_.device()};
   left_ = unit(Tensor::randn({plain_.size(0)}, options));
   right_ = unit(Tensor::randn({plain_.numel() / plain_.size(0)}, options));
-}
-
-void Weight::hold() {
-  if (!is_normalised()) return;
-  const NoGradGuard no_grad;
-  held_ = get();
 }
 
 void Weight::fold() {

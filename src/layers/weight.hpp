@@ -1,6 +1,8 @@
 #pragma once
 // The weight of a layer, plain or normalised, and the base of layers with weights.
 
+#include <utility>
+
 #include "../layers/module.hpp"
 
 namespace polyphase {
@@ -15,18 +17,16 @@ class Weight {
   explicit Weight(Tensor plain) : plain_(std::move(plain)) {}
 
   /// w, differentiable in what it is computed from. Under spectral norm, a step of power iteration comes first if `iterates`.
-  /// Under weight norm and an AutocastGuard it has the guard's dtype; after hold() it is the held one.
+  /// Under weight norm and an AutocastGuard it has the guard's dtype; under HeldWeights it is the held one.
   [[nodiscard]] Tensor get(bool iterates = false) const;
   [[nodiscard]] bool is_normalised() const { return v_.defined(); }
+  /// v and g, which w is computed from under weight norm.
+  [[nodiscard]] std::pair<Tensor, Tensor> normalised() const { return {v_, g_}; }
   [[nodiscard]] bool has_spectral_norm() const { return left_.defined(); }
   /// Splits w into g = ||w|| and v = w. Does nothing if already normalised.
   void normalise();
   /// Makes w = W/sigma(W), with singular vectors that start random. The weight must be plain.
   void normalise_spectrum();
-  /// Computes w under weight norm now, once for all calls of get() until release(), off the tape. Does nothing if w is not
-  /// under weight norm.
-  void hold();
-  void release() { held_ = {}; }
   /// Folds w into one tensor, without power iteration. Does nothing if plain.
   void fold();
   /// Lists weight, bias; or bias, weight_g, weight_v; or bias, weight_orig and the buffers weight_u, weight_v: PyTorch's
@@ -41,7 +41,6 @@ class Weight {
   Tensor v_;      // w's shape
   Tensor left_;   // (size(0)), estimate of the singular vector
   Tensor right_;  // (product of the other sizes)
-  Tensor held_;   // undefined: get() computes w
 };
 
 /// Base of Conv1d, ConvTranspose1d and Linear: a weight and an optional bias.
@@ -58,8 +57,7 @@ class WeightedLayer : public Module {
   void normalise_spectrum() { weight_.normalise_spectrum(); }
   void fold_weight() { weight_.fold(); }
   /// Used by HeldWeights.
-  void hold_weight() { weight_.hold(); }
-  void release_weight() { weight_.release(); }
+  [[nodiscard]] const Weight& held_weight() const { return weight_; }
   [[nodiscard]] bool has_weight_norm() const { return weight_.is_normalised(); }
   [[nodiscard]] bool has_spectral_norm() const { return weight_.has_spectral_norm(); }
 

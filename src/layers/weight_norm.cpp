@@ -1,7 +1,14 @@
 #include "layers/weight_norm.hpp"
 
+#include <array>
+#include <unordered_map>
+#include <vector>
+
+#include "autograd/autocast.hpp"
+#include "device/backend.hpp"
 #include "layers/conv_transpose1d.hpp"
 #include "layers/weight.hpp"
+#include "ops/dispatch.hpp"
 
 namespace polyphase {
 namespace {
@@ -43,13 +50,43 @@ void remove_weight_norm(Module& module) {
   for (WeightedLayer* layer : layers) layer->fold_weight();
 }
 
-HeldWeights::HeldWeights(Module& module)
-    : layers_(layers_where(module, [](const WeightedLayer& layer) { return layer.has_weight_norm(); })) {
-  for (WeightedLayer* layer : layers_) layer->hold_weight();
+constinit thread_local HeldWeights::State* HeldWeights::innermost = nullptr;
+
+HeldWeights::HeldWeights(Module& module) : HeldWeights(std::array{&module}) {}
+
+struct HeldWeights::State {
+  std::unordered_map<const Weight*, Tensor> held;
+  State* outer = innermost;
+};
+
+HeldWeights::HeldWeights(std::span<Module* const> modules) : state_(std::make_unique<State>()) {
+  std::vector<Tensor> biases, weights;
+  std::vector<const Weight*> of;
+  std::vector<ops::WeightNormInputs> inputs;
+  for (Module* module : modules)
+    for (const WeightedLayer* layer : WeightedLayers(*module).found) {
+      biases.push_back(layer->bias());
+      const auto [v, g] = layer->held_weight().normalised();
+      if (!v.defined() || size_of(v.dtype()) < size_of(DType::f32)) continue;
+      of.push_back(&layer->held_weight());
+      inputs.push_back({v, g});
+    }
+  const std::vector<NormalizedWeight> computed = ops::normalized_weights(inputs, autocast_dtype());
+  for (std::size_t i = 0; i < of.size(); ++i) {
+    state_->held.emplace(of[i], ops::recorded_weight(computed[i], inputs[i]));
+    weights.push_back(computed[i].w);
+  }
+  autograd::lower_ahead(biases);
+  if (!weights.empty()) backend_of(weights[0].device()).announce(weights);
+  innermost = state_.get();
 }
 
-HeldWeights::~HeldWeights() {
-  for (WeightedLayer* layer : layers_) layer->release_weight();
+HeldWeights::~HeldWeights() { innermost = state_->outer; }
+
+Tensor HeldWeights::find(const Weight& weight) {
+  for (const State* state = innermost; state != nullptr; state = state->outer)
+    if (const auto found = state->held.find(&weight); found != state->held.end()) return found->second;
+  return {};
 }
 
 void spectral_norm(Module& module) {

@@ -2,6 +2,8 @@
 // Weight and spectral normalisation of whole layers and networks.
 
 #include <concepts>
+#include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -9,6 +11,7 @@
 
 namespace polyphase {
 
+class Weight;
 class WeightedLayer;
 
 /// Splits the weight of the layer, or of every Conv1d, ConvTranspose1d and Linear in `module`, into magnitude weight_g and
@@ -26,17 +29,26 @@ template <std::derived_from<Module> M>
 /// Folds weight_g and weight_v back into one `weight`, for inference or export. Throws Error if there is nothing to fold.
 void remove_weight_norm(Module& module);
 
-/// In its scope every weight under weight norm in `module` is computed once, at its beginning and off the tape, instead of in
-/// each forward: for several forwards that need no gradients of these weights. They must not change in the scope.
+/// In its scope the calling thread's forwards use weights under weight norm in `module` that were computed at its beginning, on
+/// a GPU in one launch, instead of one after another in each forward. Under an AutocastGuard, which has to be the same in the
+/// whole scope, the casts of the other parameters of these layers are made at its beginning, too. Gradients flow through them
+/// as usual; all forwards of the scope share them, so a second backward pass needs another scope. Weights of 16 bits are not
+/// held. Weights must not change in the scope, layers not move. Network::forward() has such a scope where it records gradients.
 class HeldWeights {
  public:
   explicit HeldWeights(Module& module);
+  /// Holds the weights of several modules on one device.
+  explicit HeldWeights(std::span<Module* const> modules);
   ~HeldWeights();
   HeldWeights(const HeldWeights&) = delete;
   HeldWeights& operator=(const HeldWeights&) = delete;
+  /// The weight that the calling thread holds; undefined if it holds none.
+  [[nodiscard]] static Tensor find(const Weight& weight);
 
  private:
-  std::vector<WeightedLayer*> layers_;
+  struct State;
+  static thread_local State* innermost;
+  std::unique_ptr<State> state_;
 };
 
 /// Divides the weight of the layer, or of every Conv1d and Linear in `module`, by an estimate of its largest singular value

@@ -1,8 +1,11 @@
 #include "networks/network.hpp"
 
 #include <algorithm>
+#include <optional>
 
+#include "autograd/no_grad.hpp"
 #include "layers/streaming/module_stream.hpp"
+#include "layers/weight_norm.hpp"
 
 namespace polyphase {
 namespace {
@@ -28,6 +31,8 @@ void Network::check_input(const Tensor& input) const {
 
 Tensor Network::forward(const Tensor& input) {
   check_input(input);
+  std::optional<HeldWeights> held;
+  if (grad_enabled()) held.emplace(body_);
   return body_(input);
 }
 

@@ -3,7 +3,9 @@
 // differentiable, not for users.
 
 #include <initializer_list>
+#include <optional>
 #include <span>
+#include <vector>
 
 #include "device/backend.hpp"
 
@@ -21,12 +23,12 @@ void require_floating(const char* operation, const Tensor& tensor);
 /// are combined with a scalar that is not an integer.
 [[nodiscard]] Tensor map(const char* operation, MapOp op, std::initializer_list<Tensor> inputs, MapScalars scalars = {});
 
-/// The tensor as a view of a shape that it broadcasts to, off the tape.
-[[nodiscard]] Tensor broadcast_view(const Tensor& tensor, const Shape& shape);
 /// The functions `steps` of a floating-point tensor, one after another, off the tape: a tensor that is only read
 /// (TensorBackend::derived). For parameters, which are written less often than they are read.
 [[nodiscard]] Tensor derived(const char* operation, const Tensor& tensor, std::initializer_list<MapStep> steps);
 
+/// The tensor as a view of a shape that it broadcasts to, off the tape.
+[[nodiscard]] Tensor broadcast_view(const Tensor& tensor, const Shape& shape);
 /// A contiguous tensor as a view of another shape of the same size, off the tape.
 [[nodiscard]] Tensor reshaped_view(const Tensor& tensor, const Shape& shape);
 /// A fresh () holding q times the sum of op(a, b), two of one shape, f32 or f64 (Backend::reduce_map); an empty sum is 0.
@@ -44,5 +46,16 @@ struct SnakeNeeds {
 [[nodiscard]] Tensor reduce(ReduceOp op, const Tensor& x, const Shape& out_shape);
 /// Fresh tensors holding Backend::moments of x, f32 or f64, over the dimensions where `kept` has 1.
 [[nodiscard]] Moments moments(const Tensor& x, const Shape& kept, double q);
+
+/// What a weight is computed from: v (R, ...) and g (R, 1, ...), f32 or f64.
+struct WeightNormInputs {
+  Tensor v, g;
+};
+/// The weights, off the tape, in `dtype` if that is given and v is of f32. They are of one device, and computed there in one
+/// launch for each dtype. Throws ShapeError if a g has another shape.
+[[nodiscard]] std::vector<NormalizedWeight> normalized_weights(std::span<const WeightNormInputs> inputs,
+                                                               std::optional<DType> dtype);
+/// One of them on the tape.
+[[nodiscard]] Tensor recorded_weight(const NormalizedWeight& weight, const WeightNormInputs& inputs);
 
 }  // namespace polyphase::ops

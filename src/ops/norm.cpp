@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <memory>
+#include <span>
+#include <vector>
 
 #include "autograd/autocast.hpp"
 #include "autograd/no_grad.hpp"
@@ -243,25 +246,66 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
                       bias.defined() ? bias : Tensor::zeros_like(running_mean));
 }
 
-Tensor weight_norm_of(const Tensor& v, const Tensor& g, std::optional<DType> dtype) {
-  ops::require_floating("weight_norm", v);
-  Shape kept = Shape::filled(v.rank(), 1);
-  if (v.rank() > 0) kept[0] = v.size(0);
-  require<ShapeError>(g.shape() == kept, "weight_norm: expected g of shape ", kept, ", got ", g.shape());
-  if (ops::is_half(v)) return weight_norm_of(v.to(DType::f32), g.to(DType::f32), v.dtype());
-  const Tensor direction = v.detach().contiguous(), length = g.detach().contiguous();
-  Tensor w = Tensor::empty(v.shape(), {dtype && v.dtype() == DType::f32 ? *dtype : v.dtype(), v.device()});
-  const Tensor norms = Tensor::empty(kept, {v.dtype(), v.device()});
-  if (w.numel() != 0) backend_of(v.device()).weight_norm(w, norms, direction, length);
+namespace ops {
+namespace {
+
+// The gradients of all weights of a pass, of one device.
+class WeightNormBackward final : public autograd::SharedWork {
+ public:
+  static std::unique_ptr<autograd::SharedWork> make() { return std::make_unique<WeightNormBackward>(); }
+  void add(const NormalizedWeightGradient& gradient) { gradients_.push_back(gradient); }
+  [[nodiscard]] std::vector<Tensor> tensors() const override {
+    std::vector<Tensor> all;
+    for (const auto& [dv, dg, dw, v, g, norms] : gradients_) all.insert(all.end(), {dv, dg, dw, v, g, norms});
+    return all;
+  }
+  void run() override { backend_of(gradients_.front().dv.device()).weight_norm_backward(gradients_); }
+
+ private:
+  std::vector<NormalizedWeightGradient> gradients_;
+};
+
+}  // namespace
+
+std::vector<NormalizedWeight> normalized_weights(std::span<const WeightNormInputs> inputs, std::optional<DType> dtype) {
+  std::vector<NormalizedWeight> weights, computed;
+  for (const auto& [v, g] : inputs) {
+    require_floating("weight_norm", v);
+    Shape kept = Shape::filled(v.rank(), 1);
+    if (v.rank() > 0) kept[0] = v.size(0);
+    require<ShapeError>(g.shape() == kept, "weight_norm: expected g of shape ", kept, ", got ", g.shape());
+    const DType of_w = dtype && v.dtype() == DType::f32 ? *dtype : v.dtype();
+    weights.push_back({Tensor::empty(v.shape(), {of_w, v.device()}), Tensor::empty(kept, {v.dtype(), v.device()}),
+                       v.detach().contiguous(), g.detach().contiguous()});
+    if (v.numel() != 0) computed.push_back(weights.back());
+  }
+  if (!computed.empty()) backend_of(computed.front().v.device()).weight_norm(computed);
+  return weights;
+}
+
+Tensor recorded_weight(const NormalizedWeight& weight, const WeightNormInputs& inputs) {
   return autograd::record(
-      "weight_norm", std::move(w), {v, g},
-      [saved_v = Saved(v), saved_g = Saved(g), saved_norms = Saved(norms)](const Tensor& dw, Needs) {
+      "weight_norm", weight.w.detach(), {inputs.v, inputs.g},
+      [saved_v = Saved(inputs.v), saved_g = Saved(inputs.g), saved_norms = Saved(weight.norms)](const Tensor& dw, Needs needs) {
         const Tensor direction = saved_v.get().contiguous(), length = saved_g.get().contiguous();
         const Tensor dv = Tensor::empty_like(direction), dg = Tensor::empty_like(length);
-        if (dv.numel() != 0)
-          backend_of(dv.device()).weight_norm_backward(dv, dg, dw.contiguous(), direction, length, saved_norms.get());
+        if (dv.numel() == 0) return Gradients{dv, dg};
+        const NormalizedWeightGradient gradient{dv, dg, dw.contiguous(), direction, length, saved_norms.get()};
+        if (auto* all = static_cast<WeightNormBackward*>(needs.shared(&WeightNormBackward::make)))
+          all->add(gradient);
+        else
+          backend_of(dv.device()).weight_norm_backward(std::span(&gradient, 1));
         return Gradients{dv, dg};
       });
+}
+
+}  // namespace ops
+
+Tensor weight_norm_of(const Tensor& v, const Tensor& g, std::optional<DType> dtype) {
+  ops::require_floating("weight_norm", v);
+  if (ops::is_half(v)) return weight_norm_of(v.to(DType::f32), g.to(DType::f32), v.dtype());
+  const ops::WeightNormInputs inputs{v, g};
+  return ops::recorded_weight(ops::normalized_weights(std::span(&inputs, 1), dtype).front(), inputs);
 }
 
 }  // namespace polyphase

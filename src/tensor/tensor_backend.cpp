@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 namespace polyphase {
 namespace {
@@ -31,6 +32,7 @@ Tensor along_rows(const Tensor& rows, const Shape& shape) {
 
 std::unique_ptr<BackendFork> TensorBackend::make_fork(std::size_t /*parts*/) { return nullptr; }
 bool TensorBackend::is_in_part() const { return false; }
+void TensorBackend::announce(std::span<const Tensor>) {}
 
 double uniform_limit(double low, double high, DType dtype) {
   return dispatch(dtype, [&]<class T>(T) {
@@ -71,8 +73,6 @@ void TensorBackend::rotary_attention(const Tensor&, const RotaryAttention&) {
   throw NotImplemented("rotary_attention: the device has no such kernel");
 }
 
-void TensorBackend::average_of(const Tensor& out, std::span<const Tensor> parts, double divisor, Activation activation,
-                               double slope) {
 Tensor TensorBackend::derived(const Tensor& in, std::span<const MapStep> steps) {
   const Tensor out = Tensor::empty(in.shape(), {in.dtype(), in.device()});
   const Tensor* from = &in;
@@ -80,6 +80,8 @@ Tensor TensorBackend::derived(const Tensor& in, std::span<const MapStep> steps) 
   return out;
 }
 
+void TensorBackend::average_of(const Tensor& out, std::span<const Tensor> parts, double divisor, Activation activation,
+                               double slope) {
   if (parts.size() == 1) copy(out, parts[0]);
   for (std::size_t i = 1; i < parts.size(); ++i) map(MapOp::add, out, std::array{i == 1 ? parts[0] : out, parts[i]}, {});
   if (divisor != 1) {
@@ -91,30 +93,33 @@ Tensor TensorBackend::derived(const Tensor& in, std::span<const MapStep> steps) 
   if (activation == Activation::leaky_relu) map(MapOp::leaky_relu, out, std::array{out}, {slope, 0});
 }
 
-void TensorBackend::weight_norm(const Tensor& w, const Tensor& norms, const Tensor& v, const Tensor& g) {
-  reduce(ReduceOp::sum_of_squares, norms, v);
-  map(MapOp::sqrt, norms, std::array{norms}, {});
-  const Tensor scale = Tensor::empty_like(norms);
-  map(MapOp::div, scale, std::array{g, norms}, {});
-  const Tensor product = w.dtype() == v.dtype() ? w : Tensor::empty_like(v);
-  map(MapOp::mul, product, std::array{v, along_rows(scale, v.shape())}, {});
-  if (w.dtype() != v.dtype()) copy(w, product);
+void TensorBackend::weight_norm(std::span<const NormalizedWeight> weights) {
+  for (const auto& [w, norms, v, g] : weights) {
+    reduce(ReduceOp::sum_of_squares, norms, v);
+    map(MapOp::sqrt, norms, std::array{norms}, {});
+    const Tensor scale = Tensor::empty_like(norms);
+    map(MapOp::div, scale, std::array{g, norms}, {});
+    const Tensor product = w.dtype() == v.dtype() ? w : Tensor::empty_like(v);
+    map(MapOp::mul, product, std::array{v, along_rows(scale, v.shape())}, {});
+    if (w.dtype() != v.dtype()) copy(w, product);
+  }
 }
 
-void TensorBackend::weight_norm_backward(const Tensor& dv, const Tensor& dg, const Tensor& dw, const Tensor& v, const Tensor& g,
-                                         const Tensor& norms) {
-  const Tensor product = Tensor::empty_like(v), scale = Tensor::empty_like(norms), along = Tensor::empty_like(norms);
-  const Tensor in = dw.dtype() == v.dtype() ? dw : Tensor::empty_like(v);
-  if (dw.dtype() != v.dtype()) copy(in, dw);
-  map(MapOp::mul, product, std::array{in, v}, {});
-  reduce(ReduceOp::sum, dg, product);
-  map(MapOp::div, dg, std::array{dg, norms}, {});
-  map(MapOp::div, scale, std::array{g, norms}, {});
-  map(MapOp::div, along, std::array{dg, norms}, {});
-  map(MapOp::mul, along, std::array{scale, along}, {});
-  map(MapOp::mul, dv, std::array{in, along_rows(scale, v.shape())}, {});
-  map(MapOp::mul, product, std::array{v, along_rows(along, v.shape())}, {});
-  map(MapOp::sub, dv, std::array{dv, product}, {});
+void TensorBackend::weight_norm_backward(std::span<const NormalizedWeightGradient> gradients) {
+  for (const auto& [dv, dg, dw, v, g, norms] : gradients) {
+    const Tensor product = Tensor::empty_like(v), scale = Tensor::empty_like(norms), along = Tensor::empty_like(norms);
+    const Tensor in = dw.dtype() == v.dtype() ? dw : Tensor::empty_like(v);
+    if (dw.dtype() != v.dtype()) copy(in, dw);
+    map(MapOp::mul, product, std::array{in, v}, {});
+    reduce(ReduceOp::sum, dg, product);
+    map(MapOp::div, dg, std::array{dg, norms}, {});
+    map(MapOp::div, scale, std::array{g, norms}, {});
+    map(MapOp::div, along, std::array{dg, norms}, {});
+    map(MapOp::mul, along, std::array{scale, along}, {});
+    map(MapOp::mul, dv, std::array{in, along_rows(scale, v.shape())}, {});
+    map(MapOp::mul, product, std::array{v, along_rows(along, v.shape())}, {});
+    map(MapOp::sub, dv, std::array{dv, product}, {});
+  }
 }
 
 namespace {

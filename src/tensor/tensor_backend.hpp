@@ -179,6 +179,10 @@ class TensorBackend {
   /// Whether the calling thread issues a part of a fork. Other parts must not read what it makes before they are joined.
   [[nodiscard]] virtual bool is_in_part() const;
 
+  /// Says that convolutions will read `weights`, which are written. In a graph that is being recorded what a convolution
+  /// derives from them alone runs next to everything that follows. The default does nothing.
+  virtual void announce(std::span<const Tensor> weights);
+
   // ---- moving ---------------------------------------------------------------------------------------------------
   /// out = in, same shape, same device, any strides, dtype converted (round to nearest).
   virtual void copy(const Tensor& out, const Tensor& in) = 0;
@@ -197,13 +201,13 @@ class TensorBackend {
   /// out[i] = op(inputs[0][i], ...). Inputs have out's shape and dtype (broadcast ones have stride 0); at most 4.
   /// f16 and bf16 are computed in f32 and rounded once.
   virtual void map(MapOp op, const Tensor& out, std::span<const Tensor> inputs, MapScalars scalars) = 0;
+  /// The functions `steps` of `in`, one after another, in a contiguous tensor that is only read. A device may return the tensor
+  /// of an earlier call if `in` was not written since; the default computes it.
+  [[nodiscard]] virtual Tensor derived(const Tensor& in, std::span<const MapStep> steps);
   /// out = activation((parts[0] + parts[1] + ...)/divisor), every step rounded to the dtype as by map(); at least one part; all
   /// contiguous, of one shape and floating-point dtype, `out` apart from all of them. divisor: a value of that dtype.
   /// activation: none, relu or leaky_relu (of `slope`). The default uses map(), step by step.
   virtual void average_of(const Tensor& out, std::span<const Tensor> parts, double divisor, Activation activation,
-  /// The functions `steps` of `in`, one after another, in a contiguous tensor that is only read. A device may return the tensor
-  /// of an earlier call if `in` was not written since; the default computes it.
-  [[nodiscard]] virtual Tensor derived(const Tensor& in, std::span<const MapStep> steps);
                           double slope);
   /// Reduces the dimensions in which out.size(d) == 1 and in.size(d) != 1; out is contiguous and has in's rank and dtype. Sums
   /// of f32 and 16-bit types are accumulated in at least f32 with an error that grows no faster than log(n), in an order fixed
@@ -215,13 +219,11 @@ class TensorBackend {
   /// Over the dimensions in which out.mean has size 1: the mean, and q times the sum of (in - mean - rest)^2 as the variance,
   /// which is accurate for any mean. Summed as in reduce(); f32 or f64; 0 and 0*q for empty sums.
   virtual void moments(const Moments& out, const Tensor& in, double q) = 0;
-  /// w = v*(g/norms) and norms = the square roots of v's sums of squares, for rows: v and w (R, ...), g and norms (R, 1, ...).
-  /// All contiguous, not empty, of one dtype, f32 or f64, but w may be of 16 bits; every step rounded, sums as in reduce(). The
-  /// default uses reduce() and map().
-  virtual void weight_norm(const Tensor& w, const Tensor& norms, const Tensor& v, const Tensor& g);
-  /// Its gradients: dg = <dw, v>/norms and dv = (g/norms)*(dw - v*dg/norms). As for weight_norm(): dw may be of 16 bits.
-  virtual void weight_norm_backward(const Tensor& dv, const Tensor& dg, const Tensor& dw, const Tensor& v, const Tensor& g,
-                                    const Tensor& norms);
+  /// For each: w = v*(g/norms) and norms = the square roots of v's sums of squares. Every step rounded, sums as in reduce().
+  /// The default uses reduce() and map().
+  virtual void weight_norm(std::span<const NormalizedWeight> weights);
+  /// Their gradients, for each: dg = <dw, v>/norms and dv = (g/norms)*(dw - v*dg/norms).
+  virtual void weight_norm_backward(std::span<const NormalizedWeightGradient> gradients);
   /// Contiguous out; element i from word i%4 of block offset + i/4 (uniform: 24 bits for f32, 53 for f64 from two words, at
   /// most uniform_limit(); normal: Box-Muller on pairs of words). f16 and bf16 are rounded from f32.
   virtual void uniform(const Tensor& out, GeneratorState state, double low, double high) = 0;

@@ -2,7 +2,13 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
+#include <optional>
+#include <thread>
+#include <vector>
+
 #include "autograd/autocast.hpp"
+#include "autograd/no_grad.hpp"
 #include "layers/activations.hpp"
 #include "layers/containers/sequential.hpp"
 #include "layers/conv1d.hpp"
@@ -74,12 +80,59 @@ TEST_CASE("HeldWeights: weights are computed once in the scope") {
   {
     const HeldWeights held(conv);
     CHECK(conv.weight().raw() == conv.weight().raw());
-    CHECK_FALSE(conv.weight().requires_grad());
+    CHECK(conv.weight().requires_grad());
     CHECK(max_difference(conv(x), expected) == 0);
+    std::thread([&] { CHECK(conv.weight().raw() != conv.weight().raw()); }).join();  // they are the calling thread's
+  }
+  {
+    const NoGradGuard no_grad;
+    const HeldWeights held(conv);
+    CHECK_FALSE(conv.weight().requires_grad());
   }
   const Tensor one = conv.weight(), other = conv.weight();
   CHECK(one.raw() != other.raw());
   CHECK(conv.weight().requires_grad());
+}
+
+TEST_CASE("HeldWeights: gradients of several modules, and casts of biases under autocast") {
+  Conv1d conv = weight_norm(Conv1d({.in_channels = 3, .out_channels = 3, .kernel_size = 5, .padding = 2}));
+  Sequential net(weight_norm(Conv1d({.in_channels = 3, .out_channels = 4, .kernel_size = 3})),
+                 Conv1d({.in_channels = 4, .out_channels = 2, .kernel_size = 1}));
+  std::vector<Tensor> parameters = conv.parameters();
+  for (const Tensor& parameter : net.parameters()) parameters.push_back(parameter);
+  const Tensor x = Tensor::randn({2, 3, 20});
+  const auto gradients = [&] {
+    for (const Tensor& parameter : parameters) parameter.set_grad({});
+    const Tensor y = net(conv(x));
+    sum(square(y.to(DType::f32))).backward();
+    std::vector<std::vector<float>> all;
+    for (const Tensor& parameter : parameters) all.push_back(parameter.grad().to_vector<float>());
+    return all;
+  };
+  for (const bool casts : {false, true}) {
+    std::optional<AutocastGuard> guard;
+    if (casts) guard.emplace(DType::bf16);
+    const auto expected = gradients();
+    const HeldWeights held(std::array<Module*, 2>{&conv, &net});
+    CHECK(gradients() == expected);
+    CHECK_THROWS_AS(gradients(), Error);  // the weights' part of the tape is used up
+  }
+}
+
+TEST_CASE("HeldWeights: gradients of a weight's uses are added") {
+  Conv1d conv = weight_norm(Conv1d({.in_channels = 3, .out_channels = 3, .kernel_size = 5, .padding = 2, .dtype = DType::f64}));
+  const Tensor x = Tensor::randn({2, 3, 20}, {.dtype = DType::f64});
+  const auto gradients = [&] {
+    for (const Tensor& parameter : conv.parameters()) parameter.set_grad({});
+    sum(square(conv(conv(x)))).backward();
+    std::vector<Tensor> all;
+    for (const Tensor& parameter : conv.parameters()) all.push_back(parameter.grad());
+    return all;
+  };
+  const std::vector<Tensor> expected = gradients();
+  const HeldWeights held(conv);
+  const std::vector<Tensor> got = gradients();
+  for (std::size_t i = 0; i < got.size(); ++i) CHECK(allclose(got[i], expected[i], 1e-12, 1e-12));
 }
 
 TEST_CASE("weight_norm: under autocast the weight is rounded where it is computed, with the gradients of a cast") {

@@ -290,3 +290,28 @@ TEST_CASE("weight_norm: gradients, zero rows, errors") {
     CHECK(max_difference(weight_norm_of(v, g), expected) == 0);
   }
 }
+
+TEST_CASE("weight_norm: gradients of several weights of a pass, whose leaves have other uses and gradients already") {
+  const auto separate = [](const Tensor& v, const Tensor& g) { return v * (g / norm(v, {1, 2}, /*keepdim=*/true)); };
+  const auto fused = [](const Tensor& v, const Tensor& g) { return weight_norm_of(v, g); };
+  const auto gradients = [](const auto& weight) {
+    const Tensor v = leaf_f64({3, 2, 5}, 1), g = leaf_f64({3, 1, 1}, 2), u = leaf_f64({4, 3, 1}, 3), h = leaf_f64({4, 1, 1}, 4);
+    const Tensor fixed = random_f64({3, 1, 1}, 5);
+    const auto loss = [&] {
+      const Tensor w = weight(v, g), other = weight(u, h), same = weight(v, g);
+      // Before and behind the weights' nodes: other uses of their leaves, a second node of the same leaves, a leaf without one.
+      return sum(square(w) * w) + sum(square(other)) + sum(w * same) + sum(v * v) + sum(weight(v * 2.0, g)) +
+             sum(exp(weight(v, fixed)));
+    };
+    loss().backward();
+    loss().backward();  // added to what is there
+    const Tensor kept = loss();
+    kept.backward({}, /*retain_graph=*/true);
+    kept.backward();
+    std::vector<Tensor> all;
+    for (const Tensor& tensor : {v, g, u, h}) all.push_back(tensor.grad());
+    return all;
+  };
+  const std::vector<Tensor> expected = gradients(separate), got = gradients(fused);
+  for (std::size_t i = 0; i < got.size(); ++i) CHECK(allclose(got[i], expected[i], 1e-11, 1e-11));
+}

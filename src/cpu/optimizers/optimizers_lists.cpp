@@ -128,8 +128,11 @@ void average(std::span<const Tensor> averages, std::span<const Tensor> values, c
 void copy_list(std::span<const Tensor> out, std::span<const Tensor> in) {
   for_all_elements(sizes_of(out), [&](std::size_t i, std::int64_t first, std::int64_t size) {
     dispatch_floating("copy_list", out[i].dtype(), [&]<class T>(T) {
-      const T* from = in[i].data<T>() + first;
-      std::copy(from, from + size, out[i].data<T>() + first);
+      T* const to = out[i].data<T>() + first;
+      if (in[i].dtype() == out[i].dtype())
+        std::copy_n(in[i].data<T>() + first, size, to);
+      else
+        std::transform(in[i].data<float>() + first, in[i].data<float>() + first + size, to, [](float x) { return T(x); });
     });
   });
 }

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <utility>
 
+#include "cuda/conv/ahead.hpp"
 #include "cuda/runtime/graph.hpp"
 #include "cuda/runtime/runtime.hpp"
 
@@ -89,6 +90,7 @@ std::shared_ptr<const Buffer> Weights::packed(const PackingKey& key, std::size_t
       return buffer_of(packing);
     }
   }
+  if (auto ahead = packed_ahead(storage_, data_, key, bytes, device, stream, pack)) return ahead;
   auto fresh = std::make_shared<Buffer>(bytes, device);
   pack(data_, fresh->as<void>(), stream);
   return fresh;

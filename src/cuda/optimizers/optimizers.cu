@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "cuda/kernel/table.cuh"
 #include "cuda/optimizers/optimizers_lists.hpp"
-#include "cuda/optimizers/optimizers_table.cuh"
 #include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda {

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "cuda/kernel/table.cuh"
 #include "cuda/memory/allocator.hpp"
-#include "cuda/optimizers/optimizers_table.cuh"
 #include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda {
@@ -194,17 +194,19 @@ __global__ void __launch_bounds__(kThreads) average_kernel(const __grid_constant
   });
 }
 
-struct NoStep {};
-
-template <class T>
+template <class T, class From>
 __global__ void __launch_bounds__(kThreads) copy_list_kernel(const __grid_constant__ Table<CopyRow, NoStep> table) {
   const int row = row_of_block(table);
   const auto [start, count] = chunk_of_block(table, row);
   T* out = static_cast<T*>(table.row[row].out) + start;
-  const T* in = static_cast<const T*>(table.row[row].in) + start;
+  const From* in = static_cast<const From*>(table.row[row].in) + start;
   visit_chunk<T>(address_bits(out) | address_bits(in), count, [&](auto width, int i) {
-    using P = Pack<T, decltype(width)::value>;
-    *reinterpret_cast<P*>(out + i) = *reinterpret_cast<const P*>(in + i);
+    constexpr int kCount = decltype(width)::value;
+    const auto from = *reinterpret_cast<const Pack<From, kCount>*>(in + i);
+    Pack<T, kCount> to;
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) to.at[k] = convert<T>(from.at[k]);
+    *reinterpret_cast<Pack<T, kCount>*>(out + i) = to;
   });
 }
 
@@ -312,14 +314,19 @@ void average(std::span<const Tensor> averages, std::span<const Tensor> values, c
 
 void copy_list(std::span<const Tensor> out, std::span<const Tensor> in, cudaStream_t stream) {
   const auto dtype_of_pair = [&](std::size_t i) { return out[i].dtype(); };
-  for_each_floating_type("copy_list", out.size(), dtype_of_pair, [&]<class T>(T) {
+  const auto copy_from = [&]<class T, class From>(T, From) {
     std::vector<CopyRow> rows;
     for (std::size_t i = 0; i < out.size(); ++i)
-      if (out[i].dtype() == dtype_of_element<T>) rows.push_back({out[i].raw(), in[i].raw(), out[i].numel()});
+      if (out[i].dtype() == dtype_of_element<T> && in[i].dtype() == dtype_of_element<From>)
+        rows.push_back({out[i].raw(), in[i].raw(), out[i].numel()});
     for_each_table(std::span<const CopyRow>(rows), NoStep{}, [&](const Table<CopyRow, NoStep>& table, std::uint32_t blocks) {
-      copy_list_kernel<T><<<blocks, kThreads, 0, stream>>>(table);
+      copy_list_kernel<T, From><<<blocks, kThreads, 0, stream>>>(table);
       check_launch("copy_list");
     });
+  };
+  for_each_floating_type("copy_list", out.size(), dtype_of_pair, [&]<class T>(T) {
+    copy_from(T{}, T{});
+    if constexpr (kIsHalf<T>) copy_from(T{}, float{});
   });
 }
 

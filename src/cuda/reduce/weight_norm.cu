@@ -2,13 +2,18 @@
 // reads twice: the second time it comes from the cache. Sums in f64. Rounded to T after every step and not contracted to fused
 // multiply-adds, as separate operations are.
 //
-// A network has a hundred such weights of a few hundred kilobytes: launches take longer than the memory, so there is one each.
+// A network has a hundred such weights of a few hundred kilobytes: launches take longer than the memory, so all weights of one
+// dtype share one.
 
 #include "cuda/reduce/weight_norm.hpp"
 
 #include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
 
 #include "cuda/kernel/elements.cuh"
+#include "cuda/kernel/table.cuh"
 #include "cuda/reduce/block_sum.cuh"
 #include "cuda/runtime/runtime.hpp"
 
@@ -20,46 +25,55 @@ constexpr int kNormWarps = 8, kNormThreads = 32 * kNormWarps;
 __device__ __forceinline__ float times(float a, float b) { return __fmul_rn(a, b); }
 __device__ __forceinline__ double times(double a, double b) { return __dmul_rn(a, b); }
 
-template <class T, class W>
-__global__ void __launch_bounds__(kNormThreads)
-    weight_norm_kernel(std::int64_t rows, std::int64_t columns, const T* __restrict__ v, const T* __restrict__ g,
-                       W* __restrict__ w, T* __restrict__ norms) {
-  __shared__ double partial[kNormWarps];
-  for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-    const T* const from = v + row * columns;
-    double squares = 0;
-    for (std::int64_t c = threadIdx.x; c < columns; c += kNormThreads)
-      squares = fma(static_cast<double>(from[c]), static_cast<double>(from[c]), squares);
-    const T norm = sqrt(static_cast<T>(block_sum(squares, partial))), scale = g[row] / norm;
-    for (std::int64_t c = threadIdx.x; c < columns; c += kNormThreads) w[row * columns + c] = convert<W>(times(from[c], scale));
-    if (threadIdx.x == 0) norms[row] = norm;
-  }
-}
+/// A weight of `count` rows.
+struct WeightRow {
+  const void *v, *g;
+  void *w, *norms;
+  std::int64_t count, columns;
+};
+using WeightTable = Table<WeightRow, NoStep>;
 
 template <class T, class W>
-__global__ void __launch_bounds__(kNormThreads)
-    weight_norm_backward_kernel(std::int64_t rows, std::int64_t columns, const W* __restrict__ dw, const T* __restrict__ v,
-                                const T* __restrict__ g, const T* __restrict__ norms, T* __restrict__ dv, T* __restrict__ dg) {
+__global__ void __launch_bounds__(kNormThreads) weight_norm_kernel(const __grid_constant__ WeightTable table) {
   __shared__ double partial[kNormWarps];
-  for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-    const W* const in = dw + row * columns;
-    const T* const direction = v + row * columns;
-    double products = 0;
-    for (std::int64_t c = threadIdx.x; c < columns; c += kNormThreads)
-      products += static_cast<double>(times(convert<T>(in[c]), direction[c]));
-    const T norm = norms[row], of_g = static_cast<T>(block_sum(products, partial)) / norm;
-    const T scale = g[row] / norm, along = times(scale, of_g / norm);
-    for (std::int64_t c = threadIdx.x; c < columns; c += kNormThreads)
-      dv[row * columns + c] = times(convert<T>(in[c]), scale) - times(direction[c], along);
-    if (threadIdx.x == 0) dg[row] = of_g;
-  }
+  const int of = row_of_block(table);
+  const WeightRow& weight = table.row[of];
+  const std::int64_t row = blockIdx.x - table.first_block[of], columns = weight.columns;
+  const T* const from = static_cast<const T*>(weight.v) + row * columns;
+  W* const to = static_cast<W*>(weight.w) + row * columns;
+  double squares = 0;
+  for (std::int64_t c = threadIdx.x; c < columns; c += kNormThreads)
+    squares = fma(static_cast<double>(from[c]), static_cast<double>(from[c]), squares);
+  const T norm = sqrt(static_cast<T>(block_sum(squares, partial))), scale = static_cast<const T*>(weight.g)[row] / norm;
+  for (std::int64_t c = threadIdx.x; c < columns; c += kNormThreads) to[c] = convert<W>(times(from[c], scale));
+  if (threadIdx.x == 0) static_cast<T*>(weight.norms)[row] = norm;
 }
 
-unsigned grid_of(std::int64_t rows) { return static_cast<unsigned>(std::min<std::int64_t>(rows, 1 << 20)); }
+/// Its gradients.
+struct WeightGradientRow {
+  const void *dw, *v, *g, *norms;
+  void *dv, *dg;
+  std::int64_t count, columns;
+};
+using WeightGradientTable = Table<WeightGradientRow, NoStep>;
 
-template <class T>
-const T* data(const Tensor& tensor) {
-  return static_cast<const T*>(tensor.raw());
+template <class T, class W>
+__global__ void __launch_bounds__(kNormThreads) weight_norm_backward_kernel(const __grid_constant__ WeightGradientTable table) {
+  __shared__ double partial[kNormWarps];
+  const int of = row_of_block(table);
+  const WeightGradientRow& weight = table.row[of];
+  const std::int64_t row = blockIdx.x - table.first_block[of], columns = weight.columns;
+  const W* const in = static_cast<const W*>(weight.dw) + row * columns;
+  const T* const direction = static_cast<const T*>(weight.v) + row * columns;
+  T* const dv = static_cast<T*>(weight.dv) + row * columns;
+  double products = 0;
+  for (std::int64_t c = threadIdx.x; c < columns; c += kNormThreads)
+    products += static_cast<double>(times(convert<T>(in[c]), direction[c]));
+  const T norm = static_cast<const T*>(weight.norms)[row], of_g = static_cast<T>(block_sum(products, partial)) / norm;
+  const T scale = static_cast<const T*>(weight.g)[row] / norm, along = times(scale, of_g / norm);
+  for (std::int64_t c = threadIdx.x; c < columns; c += kNormThreads)
+    dv[c] = times(convert<T>(in[c]), scale) - times(direction[c], along);
+  if (threadIdx.x == 0) static_cast<T*>(weight.dg)[row] = of_g;
 }
 
 /// Calls function(T{}, W{}) with the dtypes of v and w.
@@ -71,26 +85,37 @@ void with_types(DType v, DType w, const Function& function) {
   function(float{}, float{});
 }
 
-}  // namespace
-
-void weight_norm(const Tensor& w, const Tensor& norms, const Tensor& v, const Tensor& g, cudaStream_t stream) {
-  const std::int64_t rows = v.size(0), columns = v.numel() / rows;
-  with_types(v.dtype(), w.dtype(), [&]<class T, class W>(T, W) {
-    weight_norm_kernel<<<grid_of(rows), kNormThreads, 0, stream>>>(rows, columns, data<T>(v), data<T>(g),
-                                                                   static_cast<W*>(w.raw()), static_cast<T*>(norms.raw()));
-  });
-  check_launch("weight_norm");
+/// Calls launch(table, blocks, T{}, W{}) for the rows, by their dtypes (of v; of w or its gradient).
+template <class Row, class Launch>
+void for_each_dtype(const std::map<std::pair<DType, DType>, std::vector<Row>>& rows, const Launch& launch) {
+  for (const auto& [dtypes, of_one] : rows)
+    with_types(dtypes.first, dtypes.second, [&]<class T, class W>(T t, W w) {
+      const auto run = [&](const Table<Row, NoStep>& table, std::uint32_t blocks) { launch(table, blocks, t, w); };
+      for_each_table(std::span<const Row>(of_one), NoStep{}, run, /*chunk=*/1);
+    });
 }
 
-void weight_norm_backward(const Tensor& dv, const Tensor& dg, const Tensor& dw, const Tensor& v, const Tensor& g,
-                          const Tensor& norms, cudaStream_t stream) {
-  const std::int64_t rows = v.size(0), columns = v.numel() / rows;
-  with_types(v.dtype(), dw.dtype(), [&]<class T, class W>(T, W) {
-    weight_norm_backward_kernel<<<grid_of(rows), kNormThreads, 0, stream>>>(rows, columns, data<W>(dw), data<T>(v), data<T>(g),
-                                                                            data<T>(norms), static_cast<T*>(dv.raw()),
-                                                                            static_cast<T*>(dg.raw()));
+}  // namespace
+
+void weight_norm(std::span<const NormalizedWeight> weights, cudaStream_t stream) {
+  std::map<std::pair<DType, DType>, std::vector<WeightRow>> rows;
+  for (const auto& [w, norms, v, g] : weights)
+    rows[{v.dtype(), w.dtype()}].push_back({v.raw(), g.raw(), w.raw(), norms.raw(), v.size(0), v.numel() / v.size(0)});
+  for_each_dtype(rows, [&]<class T, class W>(const WeightTable& table, std::uint32_t blocks, T, W) {
+    weight_norm_kernel<T, W><<<blocks, kNormThreads, 0, stream>>>(table);
+    check_launch("weight_norm");
   });
-  check_launch("weight_norm_backward");
+}
+
+void weight_norm_backward(std::span<const NormalizedWeightGradient> gradients, cudaStream_t stream) {
+  std::map<std::pair<DType, DType>, std::vector<WeightGradientRow>> rows;
+  for (const auto& [dv, dg, dw, v, g, norms] : gradients)
+    rows[{v.dtype(), dw.dtype()}].push_back(
+        {dw.raw(), v.raw(), g.raw(), norms.raw(), dv.raw(), dg.raw(), v.size(0), v.numel() / v.size(0)});
+  for_each_dtype(rows, [&]<class T, class W>(const WeightGradientTable& table, std::uint32_t blocks, T, W) {
+    weight_norm_backward_kernel<T, W><<<blocks, kNormThreads, 0, stream>>>(table);
+    check_launch("weight_norm_backward");
+  });
 }
 
 }  // namespace polyphase::cuda

@@ -1,16 +1,17 @@
 #pragma once
-// w = v*(g/||v||) for rows and its gradients, in one launch each (TensorBackend::weight_norm).
+// w = v*(g/||v||) for rows and its gradients, all of one dtype in one launch (TensorBackend::weight_norm).
 
 #include <cuda_runtime.h>
 
-#include "tensor/tensor.hpp"
+#include <span>
+
+#include "tensor/tensor_backend.hpp"
 
 namespace polyphase::cuda {
 
-/// As in tensor/tensor_backend.hpp; v is not empty. Asynchronous on `stream`.
-void weight_norm(const Tensor& w, const Tensor& norms, const Tensor& v, const Tensor& g, cudaStream_t stream);
+/// As in tensor/tensor_backend.hpp. Asynchronous on `stream`.
+void weight_norm(std::span<const NormalizedWeight> weights, cudaStream_t stream);
 /// The same for the gradients.
-void weight_norm_backward(const Tensor& dv, const Tensor& dg, const Tensor& dw, const Tensor& v, const Tensor& g,
-                          const Tensor& norms, cudaStream_t stream);
+void weight_norm_backward(std::span<const NormalizedWeightGradient> gradients, cudaStream_t stream);
 
 }  // namespace polyphase::cuda

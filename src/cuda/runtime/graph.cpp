@@ -1,5 +1,6 @@
 #include "cuda/runtime/graph.hpp"
 
+#include <utility>
 #include <vector>
 
 #include "cuda/memory/allocator.hpp"
@@ -27,6 +28,7 @@ struct Graph::State final : WriteObserver {
   bool values_used = false;
   std::vector<std::function<void()>> updates;
   std::vector<std::function<void(cudaStream_t)>> preparations;
+  std::vector<std::shared_ptr<void>> kept;  // until the recording ends
   cudaGraphExec_t executable = nullptr;
   std::uint64_t replays = 0;
   std::size_t steps = 0;
@@ -73,6 +75,7 @@ class Recording {
 
   cudaError_t finish(cudaGraph_t* graph) {
     ended_ = true;
+    current->kept.clear();
     current = nullptr;
     WriteObserver::exchange(nullptr);
     const cudaError_t status = cudaStreamEndCapture(stream_, graph);
@@ -184,6 +187,10 @@ void on_replay(std::function<void()> update) {
 
 void before_replay(std::function<void(cudaStream_t)> work) {
   if (current != nullptr) current->preparations.push_back(std::move(work));
+}
+
+void keep_while_capturing(std::shared_ptr<void> owned) {
+  if (current != nullptr) current->kept.push_back(std::move(owned));
 }
 
 const ReplayState* replay_state(int device) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 
 #include "cuda/cuda.hpp"
 #include "tensor/random.hpp"
@@ -30,6 +31,9 @@ void refuse_other_device(int device);
 /// In capture(): has `work` called on the host before each replay, including the first and after on_replay's updates, with the
 /// stream of the replay. Elsewhere it does nothing.
 void before_replay(std::function<void(CUstream_st* stream)> work);
+
+/// In capture(): keeps `owned` until the recording ends. Elsewhere it does nothing.
+void keep_while_capturing(std::shared_ptr<void> owned);
 
 /// *state = value, on the device.
 void set_replay_state(ReplayState* state, const ReplayState& value, CUstream_st* stream);

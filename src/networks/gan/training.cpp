@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "autograd/no_grad.hpp"
@@ -70,12 +70,18 @@ AdamWOptions options_of(const GanRecipe& recipe) {
   return {.learning_rate = recipe.learning_rate, .betas = {recipe.beta1, recipe.beta2}};
 }
 
+std::vector<Module*> modules_of(const NamedDiscriminators& discriminators) {
+  std::vector<Module*> modules;
+  for (const auto& [name, discriminator] : discriminators) modules.push_back(discriminator.get());
+  return modules;
+}
+
 /// No gradients for the discriminators' weights in the scope. Those under weight norm are computed once.
 class Frozen {
  public:
   explicit Frozen(const NamedDiscriminators& discriminators) : parameters_(learned(discriminators)) {
     set(false);
-    for (const auto& [name, discriminator] : discriminators) held_.emplace_back(*discriminator);
+    held_.emplace(modules_of(discriminators));
   }
   ~Frozen() { set(true); }
   Frozen(const Frozen&) = delete;
@@ -86,7 +92,7 @@ class Frozen {
     for (Tensor& parameter : parameters_) parameter.set_requires_grad(value);
   }
   std::vector<Tensor> parameters_;
-  std::deque<HeldWeights> held_;
+  std::optional<HeldWeights> held_;
 };
 
 std::vector<Tensor> parts_of(const Tensor& audio, std::int64_t count) {
@@ -207,6 +213,7 @@ Tensor GanTraining::learn_discriminators(const std::vector<Tensor>& audio, const
   std::vector<Tensor> losses;
   for (std::size_t i = 0; i < audio.size(); ++i) {
     const Tensor fake = generated[i].detach();
+    const HeldWeights held(modules_of(discriminators_));
     std::vector<Tensor> terms;
     for (const auto& [name, discriminator] : discriminators_) {
       const FeaturesOfTwo maps = discriminator->features_of_two(audio[i], fake);

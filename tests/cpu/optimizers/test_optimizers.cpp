@@ -251,6 +251,14 @@ TEST_CASE("a list is copied, dtypes mixed and sizes of 0 and many") {
     CHECK(out[i].to(DType::f64).to_vector<double>() == in[i].to(DType::f64).to_vector<double>());
 }
 
+TEST_CASE("a list of f32 is copied to 16 bits, rounded") {
+  const Tensor a = random_f64({70000}, 1).to(DType::f32), b = random_f64({3}, 2).to(DType::f32);
+  const std::vector<Tensor> in{a, b},
+      out{Tensor::zeros({70000}, {.dtype = DType::bf16}), Tensor::zeros({3}, {.dtype = DType::f16})};
+  cpu::copy_list(out, in);
+  for (std::size_t i = 0; i < in.size(); ++i) CHECK(max_difference(out[i], in[i].to(out[i].dtype())) == 0);
+}
+
 TEST_CASE("averages follow by the decay, or by the ramp while that is smaller") {
   const Tensor a = Tensor::full({50000}, 1), b = Tensor::full({3}, 2, {.dtype = DType::f16});
   const Tensor x = Tensor::full({50000}, 11), y = Tensor::full({3}, 4, {.dtype = DType::f16});

@@ -5,44 +5,12 @@
 #include <polyphase/polyphase.hpp>
 
 #include "cuda/runtime/runtime.hpp"
+#include "support/counted_packings.hpp"
 #include "support/skip.hpp"
 
 namespace pp = polyphase;
 namespace cuda = polyphase::cuda;
-
-namespace {
-
-constexpr std::size_t kBytes = 4 * sizeof(float);
-
-/// Packs by copying four floats, and counts.
-struct Packing {
-  int* count;
-  void operator()(const void* weights, void* to, cudaStream_t stream) const {
-    ++*count;
-    CHECK_CUDA(cudaMemcpyAsync(to, weights, kBytes, cudaMemcpyDeviceToDevice, stream));
-  }
-};
-
-pp::Tensor weights_of(float value) { return pp::Tensor::full({8}, value, {.device = pp::Device::cuda()}); }
-
-struct Uses {
-  int packs = 0;
-  /// Writes the first element of the packed copy of the weights that begin at `offset` to `out` (1).
-  void use(const pp::Tensor& w, const pp::Tensor& out, std::int64_t key = 0, std::int64_t offset = 0, bool keep = true) {
-    const cudaStream_t stream = cuda::current_stream(0);
-    const void* data = w.data<float>() + offset;
-    const cuda::Weights weights = keep ? cuda::Weights(data, w.storage()) : cuda::Weights(data);
-    const auto packing = weights.packed({key}, kBytes, 0, stream, Packing{&packs});
-    CHECK_CUDA(cudaMemcpyAsync(out.raw(), packing->as<float>(), sizeof(float), cudaMemcpyDeviceToDevice, stream));
-  }
-  float value(const pp::Tensor& w, std::int64_t key = 0, std::int64_t offset = 0, bool keep = true) {
-    const pp::Tensor out = pp::Tensor::zeros({1}, {.device = pp::Device::cuda()});
-    use(w, out, key, offset, keep);
-    return out.item<float>();
-  }
-};
-
-}  // namespace
+using namespace polyphase::testing;
 
 TEST_CASE("packed once, again after a write; each key and each beginning of its own") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");

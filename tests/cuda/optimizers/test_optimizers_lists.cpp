@@ -154,6 +154,19 @@ TEST_CASE("a list is copied bit for bit, into tensors of other alignment") {
   }
 }
 
+TEST_CASE("a list of f32 is copied to 16 bits with the bits of a cast, into tensors of other alignment") {
+  if (!has_gpu()) SKIP_TEST("no CUDA device");
+  std::vector<Tensor> in, out;
+  for (const std::int64_t size : {1, 7, 8, 4096, 70001})
+    for (const DType dtype : {DType::f16, DType::bf16, DType::f32})
+      for (const std::int64_t offset : {0, 3}) {
+        in.push_back(mirrored(random_f64({size + 4}, 1).to(DType::f32)).slice(0, offset, offset + size));
+        out.push_back(mirrored(poisoned({size}, dtype, offset)));
+      }
+  gpu().copy_list(out, in);
+  for (std::size_t i = 0; i < in.size(); ++i) CHECK(max_difference(out[i].cpu(), in[i].to(out[i].dtype()).cpu()) == 0);
+}
+
 TEST_CASE("the loss scale follows the host's through good and bad steps") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   const Tensor host_state = Tensor::from_vector<double>({0x1p126, 0, 0}, {3}, Device::cpu()), gpu_state = mirrored(host_state);

@@ -26,6 +26,9 @@ struct Table {
   Step step;
 };
 
+/// Nothing is shared.
+struct NoStep {};
+
 /// Calls launch(table, blocks) with tables that together contain all rows except empty ones.
 template <class Row, class Step, class Launch>
 void for_each_table(std::span<const Row> rows, const Step& step, const Launch& launch, std::int64_t chunk = kChunk) {
