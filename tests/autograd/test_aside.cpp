@@ -18,6 +18,7 @@
 #include "networks/gan/discriminators.hpp"
 #include "networks/gan/training.hpp"
 #include "polyphase.hpp"
+#include "support/reduced.hpp"
 #include "support/skip.hpp"
 
 using namespace polyphase;
@@ -171,7 +172,7 @@ void check_recorded(const Example& example) {
     CHECK(std::any_of(gradient.begin(), gradient.end(), [](float g) { return g != 0; }));
   cuda::Graph graph = cuda::capture(pass);
   const std::vector<Tensor> recorded = gradients(example);
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < (testing::is_reduced() ? 3 : 20); ++i) {
     for (Tensor tensor : example.leaves) {
       const NoGradGuard no_grad;
       tensor *= i % 2 == 0 ? 0.75 : 1.25;
