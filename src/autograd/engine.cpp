@@ -428,4 +428,9 @@ void observe_leaf(const Tensor& leaf, LeafObserver* observer, std::size_t number
   meta.number = number;
 }
 
+bool is_observed(const Tensor& leaf) {
+  const std::shared_ptr<Meta>& meta = TensorAccess::meta(leaf);
+  return meta != nullptr && meta->observer != nullptr;
+}
+
 }  // namespace polyphase::autograd

@@ -21,5 +21,7 @@ void run_backward(const Tensor& root, const Tensor& gradient, bool retain_graph)
 /// leaf in the program first counts the edges of its graph; without one, passes are as they were. Throws AutogradError unless
 /// `leaf` is a leaf that requires gradients, or if it has another observer.
 void observe_leaf(const Tensor& leaf, LeafObserver* observer, std::size_t number = 0);
+/// Whether a leaf has an observer.
+[[nodiscard]] bool is_observed(const Tensor& leaf);
 
 }  // namespace polyphase::autograd

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "autograd/autocast.hpp"
+#include "autograd/engine.hpp"
+#include "autograd/no_grad.hpp"
 #include "device/backend.hpp"
 #include "layers/conv_transpose1d.hpp"
 #include "layers/weight.hpp"
@@ -55,7 +57,17 @@ constinit thread_local HeldWeights::State* HeldWeights::innermost = nullptr;
 HeldWeights::HeldWeights(Module& module) : HeldWeights(std::array{&module}) {}
 
 struct HeldWeights::State {
-  std::unordered_map<const Weight*, Tensor> held;
+  struct Held {
+    ops::WeightNormInputs inputs;
+    NormalizedWeight weight;
+    Tensor recorded{};
+    Tensor get() {
+      if (!grad_enabled()) return weight.w;
+      if (!recorded.defined()) recorded = ops::recorded_weight(weight, inputs);
+      return recorded;
+    }
+  };
+  std::unordered_map<const Weight*, Held> held;
   State* outer = innermost;
 };
 
@@ -73,7 +85,10 @@ HeldWeights::HeldWeights(std::span<Module* const> modules) : state_(std::make_un
     }
   const std::vector<NormalizedWeight> computed = ops::normalized_weights(inputs, autocast_dtype());
   for (std::size_t i = 0; i < of.size(); ++i) {
-    state_->held.emplace(of[i], ops::recorded_weight(computed[i], inputs[i]));
+    State::Held& held = state_->held[of[i]] = {inputs[i], computed[i]};
+    // What is recorded first is reached last by the backward pass, where all weights share their launches. An observer sends
+    // gradients to other processes as they come, so its weights are recorded at their first use.
+    if (!autograd::is_observed(inputs[i].v)) (void)held.get();
     weights.push_back(computed[i].w);
   }
   autograd::lower_ahead(biases);
@@ -84,8 +99,8 @@ HeldWeights::HeldWeights(std::span<Module* const> modules) : state_(std::make_un
 HeldWeights::~HeldWeights() { innermost = state_->outer; }
 
 Tensor HeldWeights::find(const Weight& weight) {
-  for (const State* state = innermost; state != nullptr; state = state->outer)
-    if (const auto found = state->held.find(&weight); found != state->held.end()) return found->second;
+  for (State* state = innermost; state != nullptr; state = state->outer)
+    if (const auto found = state->held.find(&weight); found != state->held.end()) return found->second.get();
   return {};
 }
 

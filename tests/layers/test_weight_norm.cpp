@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "autograd/autocast.hpp"
+#include "autograd/engine.hpp"
 #include "autograd/no_grad.hpp"
+#include "autograd/node.hpp"
 #include "layers/activations.hpp"
 #include "layers/containers/sequential.hpp"
 #include "layers/conv1d.hpp"
@@ -133,6 +135,42 @@ TEST_CASE("HeldWeights: gradients of a weight's uses are added") {
   const HeldWeights held(conv);
   const std::vector<Tensor> got = gradients();
   for (std::size_t i = 0; i < got.size(); ++i) CHECK(allclose(got[i], expected[i], 1e-12, 1e-12));
+}
+
+TEST_CASE("HeldWeights: observed leaves get their gradients layer by layer, and weights held without recording are recorded") {
+  Sequential net(Conv1d({.in_channels = 2, .out_channels = 3, .kernel_size = 3}),
+                 Conv1d({.in_channels = 3, .out_channels = 2, .kernel_size = 3}));
+  weight_norm(net);
+  struct Order : autograd::LeafObserver {
+    std::vector<std::size_t> numbers;
+    Tensor finish_leaf(std::size_t number, const Tensor&, const Tensor& gradient) override {
+      numbers.push_back(number);
+      return gradient;
+    }
+    void end_pass() override {}
+  } order;
+  const std::vector<Tensor> parameters = net.parameters();  // bias, g and v of each layer
+  const Tensor x = Tensor::randn({2, 2, 9});
+  sum(square(net(x))).backward();
+  std::vector<std::vector<float>> expected;
+  for (const Tensor& parameter : parameters) expected.push_back(parameter.grad().to_vector<float>());
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    parameters[i].set_grad({});
+    autograd::observe_leaf(parameters[i], &order, i);
+  }
+  {
+    const HeldWeights held(net);
+    sum(square(net(x))).backward();
+  }
+  REQUIRE(order.numbers.size() == 6);
+  for (std::size_t i = 0; i < 6; ++i) CHECK((order.numbers[i] >= 3) == (i < 3));  // the last layer's first
+  for (const Tensor& parameter : parameters) autograd::observe_leaf(parameter, nullptr);
+  for (const Tensor& parameter : parameters) parameter.set_grad({});
+  std::optional<NoGradGuard> no_grad(std::in_place);
+  const HeldWeights held(net);
+  no_grad.reset();
+  sum(square(net(x))).backward();
+  for (std::size_t i = 0; i < parameters.size(); ++i) CHECK(parameters[i].grad().to_vector<float>() == expected[i]);
 }
 
 TEST_CASE("weight_norm: under autocast the weight is rounded where it is computed, with the gradients of a cast") {
