@@ -207,8 +207,10 @@ class BackwardPass {
   // Aside, if there is one: what it writes counts as made there.
   void finish_shared() {
     const auto all = std::exchange(shared_, {});
-    for (const auto& [make, work] : all)
-      if (!begin_aside(work->tensors(), [&] { work->run(); })) work->run();
+    for (const auto& one : all) {
+      SharedWork& work = *one.second;
+      if (!begin_aside(work.tensors(), [&] { work.run(); })) work.run();
+    }
   }
 
   static void finish(Reached& reached) {
