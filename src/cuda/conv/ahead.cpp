@@ -4,7 +4,6 @@
 #include <deque>
 #include <map>
 #include <utility>
-#include <vector>
 
 #include "cuda/cuda.hpp"
 #include "cuda/runtime/graph.hpp"
@@ -27,25 +26,27 @@ class Ahead {
  public:
   void add(std::span<const Storage> weights, cudaStream_t stream) {
     moments_.emplace_back().written.record(stream);
-    for (const Storage& storage : weights) known_.push_back({WeakStorage(storage), storage.version(), &moments_.back()});
+    for (const Storage& storage : weights) known_.emplace_back(storage, moments_.back());
   }
 
   std::shared_ptr<const Buffer> packed(const Storage& weights, const void* data, const PackingKey& key, std::size_t bytes,
                                        int device, cudaStream_t stream, const Weights::Pack& pack) {
-    const auto known = std::find_if(known_.begin(), known_.end(), [&](const Known& one) { return one.storage.is_of(weights); });
-    if (known == known_.end() || known->version != weights.version()) return nullptr;
-    auto found = packings_.find({data, key});
-    if (found == packings_.end()) {
+    const auto known = std::find_if(known_.begin(), known_.end(), [&](const Known& one) {
+      return one.storage.is_of(weights) && one.version == weights.version();
+    });
+    if (known == known_.end()) return nullptr;
+    auto found = known->packings.find({data, key});
+    if (found == known->packings.end()) {
       if (bytes_ + bytes > kMostBytes) return nullptr;
       bytes_ += bytes;
       const Stream& own = stream_ahead(device);
       const StreamGuard guard(own);
       // A stream that is used for nothing must not become part of the graph.
-      if (!std::exchange(known->moment->has_begun, true)) known->moment->written.wait_on(own.get());
+      if (!std::exchange(known->moment.has_begun, true)) known->moment.written.wait_on(own.get());
       Packing packing{std::make_shared<Buffer>(bytes, device)};
       pack(data, packing.buffer->as<void>(), own.get());
       packing.ready.record(own.get());
-      found = packings_.emplace(std::pair{data, key}, std::move(packing)).first;
+      found = known->packings.emplace(std::pair{data, key}, std::move(packing)).first;
     }
     found->second.ready.wait_on(stream);
     return found->second.buffer;
@@ -56,19 +57,20 @@ class Ahead {
     Event written;
     bool has_begun = false;
   };
-  struct Known {
-    WeakStorage storage;
-    std::uint64_t version;
-    Moment* moment;
-  };
   struct Packing {
     std::shared_ptr<Buffer> buffer;
     Event ready{};
   };
+  struct Known {
+    Known(const Storage& weights, Moment& written) : storage(weights), version(weights.version()), moment(written) {}
+    WeakStorage storage;
+    std::uint64_t version;
+    Moment& moment;
+    std::map<std::pair<const void*, PackingKey>, Packing> packings{};  // of this storage: a later one may have its address
+  };
 
   std::deque<Moment> moments_;
-  std::vector<Known> known_;
-  std::map<std::pair<const void*, PackingKey>, Packing> packings_;
+  std::deque<Known> known_;
   std::size_t bytes_ = 0;
 };
 

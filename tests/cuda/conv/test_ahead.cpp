@@ -56,6 +56,33 @@ TEST_CASE("weights that were written since, or were not announced, are packed wh
   for (const int use : {2, 3}) CHECK(out.select(0, use).item() == 9);
 }
 
+TEST_CASE("weights at the address of earlier ones, and weights that are announced again, have a packing of their own") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  Tensor memory = weights_of(-1), out = weights_of(-1);
+  int packs = 0;
+  cuda::Graph graph = cuda::capture([&] {
+    auto use = [&, to = 0](const Storage& weights, float value) mutable {
+      memory.fill_(value);
+      weights.bump_version();
+      const cudaStream_t stream = cuda::current_stream(0);
+      cuda::pack_ahead(std::array{weights}, 0, stream);
+      const auto packing = cuda::packed_ahead(weights, weights.data(), {0}, kPackedBytes, 0, stream, Packing{&packs});
+      REQUIRE(packing != nullptr);
+      CHECK_CUDA(
+          cudaMemcpyAsync(out.narrow(0, to++, 1).raw(), packing->as<float>(), sizeof(float), cudaMemcpyDeviceToDevice, stream));
+    };
+    const auto storage = [&] { return Storage(memory.raw(), memory.storage().bytes(), Device::cuda(), {}); };
+    use(storage(), 3);
+    use(storage(), 5);
+    const Storage again = storage();
+    use(again, 7);
+    use(again, 9);
+  });
+  CHECK(packs == 4);
+  graph.replay();
+  for (const int use : {0, 1, 2, 3}) CHECK(out.select(0, use).item() == 3 + 2 * use);
+}
+
 TEST_CASE("weights may be announced for nothing, outside of a capture too") {
   if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
   Tensor w = weights_of(3), out = weights_of(-1);
