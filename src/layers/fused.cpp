@@ -58,8 +58,8 @@ bool reads_for_few(const Module& module) {
 }
 
 /// Whether `module` and the convolution behind it are in one pass: an activation that a convolution applies to what it reads.
-/// With recording it is an operation of its own, which keeps its result for the backward pass. Snake only where
-/// few output channels read a number.
+/// With recording it is an operation of its own, which keeps its result for the backward pass. Snake only where few
+/// output channels read a number.
 bool is_read_by(const Module& module, const Module& next) {
   if (grad_enabled()) return false;
   if (is_snake(module)) return reads_for_few(next);

@@ -7,7 +7,6 @@
 
 #include "cuda/reduce/weight_norm.hpp"
 
-#include <algorithm>
 #include <map>
 #include <utility>
 #include <vector>

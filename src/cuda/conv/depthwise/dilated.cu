@@ -5,7 +5,7 @@
 // A block computes kTiles tiles of a row, each of kEach*threads outputs. The positions they read pass through shared memory
 // once, 16 bytes at a time (row_stage.cuh), and Snake is applied to them on the way if the source is activated. Neighbouring
 // threads compute neighbouring outputs, so a tap is a read without bank conflicts whatever D is, and a weight serves kEach
-// outputs. Bound by shared memory: a read of 4 bytes for each tap of an output.
+// outputs. Bound by shared memory, a read of 4 bytes for each tap of an output; with Snake bound by instructions.
 
 #include "cuda/conv/depthwise/dilated.hpp"
 

@@ -10,7 +10,6 @@ namespace polyphase::cuda::depthwise {
 template <class T>
 class RoundedSnake {
  public:
-  __device__ __forceinline__ RoundedSnake(float alpha, float beta) : function_(alpha, beta) {}
   __device__ __forceinline__ RoundedSnake(const void* alpha, const void* beta, int channel)
       : function_(convert<float>(static_cast<const T*>(alpha)[channel]), convert<float>(static_cast<const T*>(beta)[channel])) {
   }

@@ -94,7 +94,7 @@ __device__ __forceinline__ void move_planes(const Planes& planes, A* stage, int 
   }
 }
 
-/// A load_window() that changes nothing.
+/// The function of load_window() that changes nothing.
 struct Unchanged {
   template <int kCount, class A>
   __device__ __forceinline__ void apply(A (&)[kCount]) const {}

@@ -75,7 +75,7 @@ __device__ __forceinline__ Pack<T, kVector> vector_behind(const Pack<T, kVector>
   return vector;
 }
 
-/// `kAligned`: rows of y are whole vectors at multiples of a vector's bytes.
+/// Computes the tiles of the block. `kAligned`: rows of y are whole vectors at multiples of a vector's bytes.
 template <class T, int kVector, int kVectors, int kChannels, bool kAligned>
 __global__ void __launch_bounds__(32 * kRowWarps, kRowBlocks)
     rows_kernel(const __grid_constant__ RowsLaunch launch, const __grid_constant__ Epilogue epilogue, const T* __restrict__ y,
