@@ -5,10 +5,12 @@
 #include <doctest/doctest.h>
 
 #include "autograd/autocast.hpp"
+#include "cuda/cuda.hpp"
 #include "layers/weight_norm.hpp"
 #include "networks/registry.hpp"
 #include "support/helpers.hpp"
 #include "support/network_checks.hpp"
+#include "support/skip.hpp"
 #include "support/tolerance.hpp"
 #include "tensor/random.hpp"
 
@@ -24,18 +26,30 @@ constexpr const char* kConfig = R"({"resblock": "2", "upsample_rates": [4, 4], "
 
 /// A small run with weights from a seed.
 struct Small {
-  explicit Small(const std::string& more = "}", DType dtype = DType::f64) : recipe(GanRecipe::parse(kConfig + more)) {
+  explicit Small(const std::string& more = "}", DType dtype = DType::f64, const Device& device = Device::cpu())
+      : recipe(GanRecipe::parse(kConfig + more)) {
     Generator random(5);
     const GeneratorGuard guard(random);
     generator = make_network(recipe.network, recipe.config);
     weight_norm(*generator);
     generator->to(dtype);
+    generator->to(device);
     training.emplace(*generator, recipe);
   }
   GanRecipe recipe;
   std::unique_ptr<Network> generator;
   std::optional<GanTraining> training;
 };
+
+std::vector<std::vector<float>> weights_of(Small& small) {
+  std::vector<std::vector<float>> all;
+  const auto add = [&](Module& module) {
+    for (const Tensor& parameter : module.parameters()) all.push_back(parameter.to_vector<float>());
+  };
+  add(*small.generator);
+  for (const auto& [name, discriminator] : small.training->discriminators()) add(*discriminator);
+  return all;
+}
 
 Tensor audio(std::int64_t rows = 4) { return uniform_f64({rows, 1, 256}, -0.5, 0.5); }
 
@@ -110,6 +124,29 @@ TEST_CASE("f32 under bf16 autocast stays near f32") {
   CHECK(got.is_finite());
   CHECK(relative(got.mel - expected.mel, expected.mel) <= kBFloat16Network);
   CHECK(relative(got.discriminator - expected.discriminator, expected.discriminator) <= kBFloat16Network);
+}
+
+// Weights move far in a step, so that one that used weights from before an update would have other numbers.
+TEST_CASE("a recorded step has the numbers and weights of an eager one, bit for bit") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  for (const bool is_rounded : {false, true}) {
+    CAPTURE(is_rounded);
+    const std::string fast = R"(, "learning_rate": 0.01})";
+    Small eager(fast, DType::f32, Device::cuda()), recorded(fast, DType::f32, Device::cuda());
+    Tensor x = audio().to(DType::f32).to(Device::cuda());
+    std::optional<AutocastGuard> autocast;
+    if (is_rounded) autocast.emplace(DType::bf16);
+    for (Small* small : {&eager, &recorded}) static_cast<void>(small->training->step(x).read());
+    std::optional<GanStep> step;
+    cuda::Graph graph = cuda::capture([&] { step.emplace(recorded.training->step(x)); });
+    for (int i = 0; i < 3; ++i) {
+      x *= 0.75;
+      const GanNumbers expected = eager.training->step(x).read();
+      graph.replay();
+      CHECK(worst_of(step->read(), expected) == 0);
+      CHECK(weights_of(recorded) == weights_of(eager));
+    }
+  }
 }
 
 TEST_CASE("what a step refuses") {
