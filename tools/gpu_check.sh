@@ -6,8 +6,8 @@
 #   --only PART   one of build, test, sanitize, golden, bench, networks (the part of bench that times whole networks), scaling (training on
 #                 two GPUs) and python (times of the wheel's layers in PyTorch); the last three run only if they are asked for; all parts
 #                 but build need the build folder of an earlier run
-#   --match REGEX  selects checks of sanitize by tool and program ('racecheck.*choice') and cases of networks by name
-#                 ('mimi.*1x'); fails if none matches
+#   --match REGEX  selects checks of sanitize by tool and program ('racecheck.*choice'), checks of bench by name ('conv.*fp32') and
+#                 cases of networks by name ('mimi.*1x'); fails if none matches
 #   --quick       code for this GPU only (else for sm_80 too), the GPU's tests only, two sanitizers on three programs, four shapes
 #   --jobs N      sanitized programs at a time (default: three quarters of the cores)
 #   --seconds N   for the tables of convolutions, about (default 240), and half as much for PyTorch on the same cases;
@@ -109,6 +109,7 @@ if [ "$parts" = build,test,sanitize,golden,bench ] || [ "$(cat "$work/commit" 2>
 fi
 echo "$commit" >"$work/commit"
 touch "$checks"
+sed -i '/^[a-z]*\t--match /d' "$checks"
 : >"$out/failures.log"
 export OMP_WAIT_POLICY=passive
 
@@ -124,8 +125,10 @@ write_results() {
     tail -n 3 "$work/report.log" >&2
 }
 
-# record PART NAME passed|failed|skipped SECONDS NOTE [LOG]
+# record PART NAME passed|failed|skipped SECONDS NOTE [LOG]: replaces the check's result of an earlier call.
 record() {
+  { grep -vF "$1"$'\t'"$2"$'\t' "$checks" || true; } >"$checks.new"
+  mv "$checks.new" "$checks"
   printf '%s\t%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$4" "${5//$'\t'/ }" >>"$checks"
   printf '%-8s %-44s %7s s  %s\n' "$3" "$1: $2" "$4" "$5"
   if [ "$3" = failed ] && [ -n "${6:-}" ]; then
@@ -134,11 +137,7 @@ record() {
   write_results
 }
 
-# stage PART TITLE: deletes the results of an earlier run of this part.
-stage() {
-  printf '\n== %s (%d s)\n' "$2" "$SECONDS"
-  sed -i "/^$1\t/d" "$checks"
-}
+stage() { printf '\n== %s (%d s)\n' "$1" "$SECONDS"; }
 
 last_line() { { grep -aiE "$1" "$2" || true; } | tail -n 1 | sed 's/^=* *//' | cut -c 1-160; }
 
@@ -220,7 +219,7 @@ find_meson() {
 }
 
 part_build() {
-  stage build "build on $gpu (sm_$arch), CUDA $cuda"
+  stage "build on $gpu (sm_$arch), CUDA $cuda"
   if ! [ -f $build/build.ninja ]; then
     local archs=$arch
     if [ "$arch" != 80 ] && [ $quick = no ]; then archs=80,$arch; fi
@@ -229,8 +228,9 @@ part_build() {
   # The compilers' messages for each object are kept, for the next check.
   # shellcheck disable=SC2016  # for the inner shell
   run build "release, every program" 590 bash -o pipefail -c 'ninja -C "$1" | tee -a "$1/ninja.log"' ninja $build || return 1
-  run build "no kernel spills, no wgmma is serialised" 300 python3 tests/structure/check_ptxas.py $build --log $build/ninja.log || true
-  run build "no barrier is reached before a read has finished" 300 python3 tests/structure/check_arrivals.py $build || true
+  launch build "no kernel spills, no wgmma is serialised" 300 python3 tests/structure/check_ptxas.py $build --log $build/ninja.log
+  launch build "no barrier is reached before a read has finished" 300 python3 tests/structure/check_arrivals.py $build
+  finish
 }
 
 # meson_test NAME ARGUMENT...: counts the cases of all programs.
@@ -248,7 +248,7 @@ meson_test() {
 }
 
 part_test() {
-  stage test tests
+  stage tests
   meson_test "suite cuda" --suite cuda
   # The checks of scripts look at sources and compilers, not at the GPU: .ci/run runs them.
   if [ $quick = no ]; then meson_test "all others" --no-suite cuda --no-suite script --no-suite slow; fi
@@ -265,7 +265,7 @@ source tools/gpu_check_sanitized.sh
 
 part_sanitize() {
   local line name tool program options=() own_port device has_port=no port=55000 pieces piece label cases exclude found=no
-  stage sanitize "compute-sanitizer, reduced grids, plain cudaMalloc"
+  stage "compute-sanitizer, reduced grids, plain cudaMalloc"
   command -v compute-sanitizer >/dev/null || { record sanitize all failed 0 "there is no compute-sanitizer"; return; }
   if compute-sanitizer --help 2>&1 | grep -q -- --report-api-errors; then
     # The tests make calls that must fail; only memory errors count here.
@@ -333,7 +333,7 @@ golden_check() {
 
 part_golden() {
   local algorithm precision dtype file convolutions=() all=()
-  stage golden "golden files on the GPU"
+  stage "golden files on the GPU"
   for file in tests/golden/data/*.safetensors "$golden"/*.safetensors "$golden"/networks/*.safetensors; do
     [ -f "$file" ] || continue
     all+=("$file")
@@ -348,83 +348,10 @@ part_golden() {
   finish
 }
 
-# bench NAME LIMIT RESULT COMMAND...: a benchmark that writes the file RESULT, which may exist although the benchmark failed.
-bench() {
-  local name=$1 limit=$2 result=$3
-  shift 3
-  rm -f "$result"
-  run bench "$name" "$limit" "$@" || true
-}
-
-has_torch() { python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' >/dev/null 2>&1; }
-
+# shellcheck source=tools/gpu_check_bench.sh
+source tools/gpu_check_bench.sh
 # shellcheck source=tools/gpu_check_on_request.sh
 source tools/gpu_check_on_request.sh
-
-# time_networks PART SECONDS: published networks at their full size, the library's and PyTorch's.
-time_networks() {
-  local part=$1 budget=$2 networks=$work/networks.json options=()
-  if [ "$part" = networks ]; then options=(--match "$match"); fi
-  if [ $quick = yes ]; then options+=(--networks "hifigan_v1,mimi_decode" --precisions fp32); fi
-  rm -f "$networks"
-  run "$part" "networks" $((budget + 120)) $build/bench/networks --device cuda:0 "${options[@]}" --time-budget "$budget" --json "$networks" || true
-  [ -s "$networks" ] || return 0
-  if ! has_torch; then
-    record "$part" "PyTorch, networks" skipped 0 "python3 has no torch that sees the GPU"
-  elif [ ! -d "$golden/networks" ]; then
-    record "$part" "PyTorch, networks" skipped 0 "the golden files that its models are checked against are not in $golden/networks"
-  else
-    run "$part" "PyTorch, networks" $((budget + 120)) python3 bench/peers_torch_networks.py --golden "$golden" --time-budget "$budget" "$networks" || true
-  fi
-  if [ "$part" = networks ]; then roofline_networks; fi
-  # A case that was left out is named in the file too.
-  if has_torch && grep -q '"network": "hifigan_v1_gan_' "$networks"; then
-    run "$part" "PyTorch, GAN step" 180 python3 bench/peers_torch_gan.py --time-budget 120 "$networks" || true
-  fi
-}
-
-part_bench() {
-  local conv=$work/conv.json others=$work/others.json forms=$work/forms.json mma=$work/mma.json step=$work/step.json
-  local blocks=$work/blocks.json allocator=$work/allocator.json elementwise=$work/elementwise.json cold=$work/cold.json data=$work/data.json data_options=(--seconds $((seconds / 2))) table=$build/bench/conv_transpose1d shapes="A,B,C,depthwise,rest"
-  stage bench "benchmarks, nothing else running"
-  if [ $quick = yes ]; then shapes="A,B,C,depthwise" data_options=(--quick); fi
-  bench "training_step" 60 "$step" $build/bench/training_step --device cuda:0 --graph --json "$step"
-  bench "allocator" 60 "$allocator" $build/bench/allocator --json "$allocator"
-  bench "elementwise" 60 "$elementwise" $build/bench/elementwise --json "$elementwise"
-  bench "cold_start" 60 "$cold" python3 bench/cold_start.py $build/bench/cold_start --json "$cold"
-  bench "conv_transpose1d fp32, tf32, bf16" $((seconds * 2 / 3 + 40)) "$conv" $table --precisions fp32,tf32,bf16 --sustained \
-    --time-budget $((seconds * 2 / 3)) --shapes "$shapes" --json "$conv"
-  if [ $quick = no ]; then
-    bench "conv_transpose1d ieee, f16" $((seconds / 6 + 40)) "$others" $table --precisions ieee,f16 --sustained \
-      --time-budget $((seconds / 6)) --shapes depthwise,B,C,A --json "$others"
-    bench "conv_transpose1d, the choice among forms" $((seconds / 4 + 40)) "$forms" $table --forms --no-peers \
-      --precisions fp32,bf16,tf32 --directions forward,dgrad,wgrad --time-budget $((seconds / 4)) --shapes B,C,rest,A --json "$forms"
-    bench "conv_transpose1d, the choice among forms of residual blocks" $((seconds / 8 + 40)) "$blocks" $table --forms --no-peers \
-      --precisions fp32,bf16,tf32 --directions forward --time-budget $((seconds / 8)) --shapes blocks --json "$blocks"
-    bench "conv_transpose1d tf32, the sm_80 path" $((seconds / 10 + 40)) "$mma" env POLYPHASE_TENSOR_CORE=sm80 $table \
-      --precisions tf32 --directions forward --algorithms tensor_core --time-budget $((seconds / 10)) --shapes A,B,C,rest --json "$mma"
-  fi
-  time_networks bench $((seconds / 2))
-  bench "data_independence" $((seconds / 2 + 90)) "$data" $build/bench/data_independence "${data_options[@]}" --json "$data"
-  if has_torch; then
-    run bench "PyTorch, training_step" 60 python3 bench/peers_torch_step.py "$step" || true
-    run bench "PyTorch, allocator" 60 python3 bench/peers_torch_allocator.py "$allocator" || true
-    run bench "PyTorch, fp32, tf32, bf16" $((seconds / 2 + 60)) python3 bench/peers_torch_cuda.py --time-budget $((seconds * 5 / 12)) "$conv" || true
-    if [ $quick = no ]; then
-      run bench "PyTorch, f16" $((seconds / 12 + 60)) python3 bench/peers_torch_cuda.py --time-budget $((seconds / 12)) "$others" || true
-    fi
-  else
-    record bench PyTorch skipped 0 "python3 has no torch that sees the GPU"
-  fi
-  if [ "$gpu_file" = h200 ]; then show_goals; fi
-}
-
-show_goals() {
-  local picture=()
-  if command -v gnuplot >/dev/null; then picture=(--picture "$out/goals.png"); fi
-  printf '\n== goals\n'
-  python3 bench/report.py goals "$out/$gpu_file.json" "${picture[@]}" | tee "$out/goals.md"
-}
 
 meson=$(find_meson)
 if wants build; then part_build || wanted=(); fi
@@ -436,7 +363,7 @@ if [ ${#wanted[@]} -gt 0 ]; then
   if wants bench; then part_bench; fi
   if wants python; then part_python; fi
   if wants networks; then
-    stage networks "whole networks, nothing else running"
+    stage "whole networks, nothing else running"
     time_networks networks "$seconds"
   fi
   if wants scaling; then part_scaling; fi

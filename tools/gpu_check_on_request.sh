@@ -1,10 +1,10 @@
-# shellcheck shell=bash disable=SC2154  # read by tools/gpu_check.sh, which sources this file and sets its variables
+# shellcheck shell=bash disable=SC2154,SC2086  # read by tools/gpu_check.sh, which sources this file and sets its variables
 # Parts that run only if they are asked for.
 
 # The wheel polyphase-cuda13 in dist, in an environment that sees the system's PyTorch. The part test runs the wheel's tests.
 part_python() {
   local environment=$work/python overhead=$work/python.json
-  stage python "PyTorch's layers and the Python package's, nothing else running"
+  stage "PyTorch's layers and the Python package's, nothing else running"
   if ! run python "install the wheel" 120 tools/install_wheel.sh "$environment" dist; then return; fi
   rm -f "$overhead"
   run python "python_torch" $((seconds + 60)) "$environment/bin/python" bench/python_torch.py --device cuda:0 --time-budget "$seconds" --json "$overhead" || true
@@ -14,7 +14,7 @@ part_python() {
 # A training step of HiFi-GAN as published on one GPU and, data parallel, on two, PyTorch's on the same; and NCCL's operations.
 part_scaling() {
   local gpus precision file files=() options=(--graph) most budget=240
-  stage scaling "training on one and two GPUs, nothing else running"
+  stage "training on one and two GPUs, nothing else running"
   most=$(nvidia-smi --list-gpus | grep -c .)
   if [ "$most" -gt 2 ]; then most=2; fi
   if [ "$quick" = yes ]; then options+=(--seconds 2) budget=110; fi

@@ -121,6 +121,7 @@ def check_run(folder: Path) -> None:
     page = (folder / "docs/benchmarks/h200_checks.md").read_text()
     expect("the page", adopted.returncode == 0 and "| gemm tf32 f32" in page and "not run yet" not in page, adopted)
 
+    check_bench(folder)
     check_networks(folder)
     check_scaling(folder)
     check_adopt(folder)
@@ -128,6 +129,22 @@ def check_run(folder: Path) -> None:
     result = run(folder, "--only", "golden", POLYPHASE_COMMIT="def5678")
     data = json.loads((folder / "build-gpu/check/h200.json").read_text())
     expect("another commit's results are forgotten", {check["part"] for check in data["checks"]} == {"golden"}, result)
+
+
+def check_bench(folder: Path) -> None:
+    """The part 'bench' in several calls: each replaces the checks that it makes, and keeps the others."""
+    for name in ("training_step", "allocator"):
+        program(folder / f"build-gpu/bench/{name}",
+                f"""echo '{{"suite": "{name}", "device": "cuda:0", "records": [{{"shape": "{name}", "us_burst": 3}}]}}' >"${{@: -1}}\"""")
+    for pattern in ("^training_step$", "^allocator$", "^allocator$"):
+        result = run(folder, "--only", "bench", "--match", pattern)
+    data = json.loads((folder / "build-gpu/check/h200.json").read_text())
+    expect("what both calls checked, once each", sorted(check["check"] for check in data["checks"] if check["part"] == "bench") ==
+           ["PyTorch", "allocator", "training_step"], result)
+    expect("what both calls measured", {"training_step", "allocator"} <= {record["suite"] for record in data["records"]}, result)
+    result = run(folder, "--only", "bench", "--match", "no such check")
+    expect("a match of no benchmark fails", result.returncode == 1 and
+           re.search(r"^failed +bench: --match 'no such check' .* it finds no check$", result.stdout, re.MULTILINE) is not None, result)
 
 
 def check_scaling(folder: Path) -> None:
@@ -245,7 +262,7 @@ def check_goals(folder: Path) -> None:
     expect("what they come to", re.search(r"^3 goals reached, 5 missed, \d+ not measured$", result.stdout, re.MULTILINE) is not None, result)
 
 
-def check_networks(folder: Path) -> None:
+def check_update(folder: Path) -> None:
     """`report.py update` replaces the records of the same network, precision and mode, keeps their peers, and writes the table."""
     record = {"suite": "networks", "network": "mimi_stream_1x1frames", "mode": "graph", "peak_mib": 1, "us_sustained": 1}
     old = [{**record, "precision": "fp32", "us_burst": 900, "commit": "old", "date": "D1", "peers": {"torch_eager": 12345}},
@@ -268,9 +285,9 @@ def check_networks(folder: Path) -> None:
 
 with tempfile.TemporaryDirectory() as temporary:
     scratch = Path(temporary)
-    for name in ("tools/gpu_check.sh", "tools/gpu_check_sanitized.sh", "tools/gpu_check_on_request.sh", "tools/count_tests.py", "bench/report.py",
-                 "bench/report_elementwise.py", "bench/report_goals.py", "bench/report_networks.py", "bench/report_roofline.py",
-                 "bench/report_scaling.py", "docs/benchmarks/goals.json"):
+    for name in ("tools/gpu_check.sh", "tools/gpu_check_sanitized.sh", "tools/gpu_check_bench.sh", "tools/gpu_check_on_request.sh",
+                 "tools/count_tests.py", "bench/report.py", "bench/report_elementwise.py", "bench/report_goals.py", "bench/report_networks.py",
+                 "bench/report_roofline.py", "bench/report_scaling.py", "docs/benchmarks/goals.json"):
         (scratch / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, scratch / name)
     (scratch / "docs/benchmarks/h200_checks.md").write_text("<!-- table gpu_checks -->\nnot run yet\n<!-- end -->\n")
@@ -281,7 +298,7 @@ with tempfile.TemporaryDirectory() as temporary:
     check_names()
     check_refusals(scratch)
     check_run(scratch)
-    check_networks(scratch)
+    check_update(scratch)
     check_build(scratch)
 print(f"test cases: {COUNTS['passed']} passed, {COUNTS['failed']} failed, 0 skipped")
 sys.exit(1 if COUNTS["failed"] else 0)
