@@ -26,7 +26,7 @@ constexpr const char* kConfig = R"({"resblock": "2", "upsample_rates": [4, 4], "
 
 /// A small run with weights from a seed.
 struct Small {
-  explicit Small(const std::string& more = "}", DType dtype = DType::f64, const Device& device = Device::cpu())
+  explicit Small(const std::string& more = "}", DType dtype = DType::f64, const Device& device = default_device())
       : recipe(GanRecipe::parse(kConfig + more)) {
     Generator random(5);
     const GeneratorGuard guard(random);

@@ -215,7 +215,7 @@ __global__ void __launch_bounds__(kBandThreads, band_blocks(kForward, kPlain, kN
         }
       });
   if (!kPlain && epilogue.is_needed() && !light.is_there && thread / 32 < warps)
-    finish_stored<float>(epilogue, to, length, t + first_block * kBlock, kWarp, channel, lane, 32);
+    finish_stored_last<float>(epilogue, to, length, t + first_block * kBlock, kWarp, channel, lane, 32);
 }
 
 }  // namespace polyphase::cuda::depthwise

@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(kVectorThreads, 8)
   if constexpr (!kPlain) activate(light, sums);
   store_vectors(to, plan.L_out, t, sums);
   if (!kPlain && epilogue.is_needed() && !light.is_there)
-    finish_stored<float>(epilogue, to, plan.L_out, t_begin + thread / 32 * 128 * V, 128 * V, channel, thread % 32, 32);
+    finish_stored_last<float>(epilogue, to, plan.L_out, t_begin + thread / 32 * 128 * V, 128 * V, channel, thread % 32, 32);
 }
 
 /// sums[v][e] += sum over j and r with j*S + r < K of window(kShift + S*(e + j) + r) * taps[j*S + r], K taps in kCount - 1 or
@@ -204,7 +204,7 @@ __global__ void __launch_bounds__(kVectorThreads, 7)
   if constexpr (S < 4 && !kPlain) activate(LightActivation(epilogue), sums);
   store_vectors(to, plan.L_in, i_begin + first_vector * 4, sums);
   if (!kPlain && epilogue.is_needed() && !is_early)
-    finish_stored<float>(epilogue, to, plan.L_in, i_begin + thread / 32 * 128 * V, 128 * V, channel, thread % 32, 32);
+    finish_stored_last<float>(epilogue, to, plan.L_in, i_begin + thread / 32 * 128 * V, 128 * V, channel, thread % 32, 32);
 }
 
 }  // namespace polyphase::cuda::depthwise

@@ -59,6 +59,8 @@ struct Epilogue {
     return has_aux() && is_light() && (derivative != 0 || activation == Activation::none);
   }
   [[nodiscard]] constexpr bool is_needed() const { return activation != Activation::none || has_aux(); }
+  /// Whether activate_stored_snake() is the whole epilogue.
+  [[nodiscard]] constexpr bool is_snake_alone() const { return activation == Activation::snake && !has_aux(); }
 
 #ifdef __CUDACC__
   /// All activations except snake, which needs its channel's parameters: see activate().
@@ -181,10 +183,10 @@ class LightAuxFinish {
 };
 
 /// Applies Snake to row[begin, begin + count) inside [0, length), the 16-byte vectors thread, thread + threads, ... Its
-/// parameters are prepared once. Not inlined: its registers are not the caller's.
+/// parameters are prepared once.
 template <class A, class T>
-__device__ __noinline__ void activate_stored_snake(const Epilogue& epilogue, T* row, std::int64_t length, std::int64_t begin,
-                                                   int count, std::int64_t channel, int thread, int threads) {
+__device__ __forceinline__ void activate_stored_snake(const Epilogue& epilogue, T* row, std::int64_t length, std::int64_t begin,
+                                                      int count, std::int64_t channel, int thread, int threads) {
   constexpr int kVector = 16 / static_cast<int>(sizeof(T));
   struct alignas(16) Pack {
     T at[kVector];
@@ -229,8 +231,6 @@ __device__ __forceinline__ void finish_stored(const Epilogue& epilogue, T* row, 
 #pragma unroll
   for (int i = 0; i < kVector; ++i) nothing.at[i] = static_cast<T>(-0.0F), one.at[i] = static_cast<T>(1.0F);
   __syncwarp();  // the stores are complete, whatever type they had
-  if (epilogue.activation == Activation::snake && !epilogue.has_aux())
-    return activate_stored_snake<A>(epilogue, row, length, begin, count, channel, thread, threads);
 #pragma unroll 1
   for (int e = thread * kVector; e < count; e += threads * kVector) {
     const std::int64_t at = begin + e;
@@ -259,6 +259,23 @@ __device__ __forceinline__ void finish_stored(const Epilogue& epilogue, T* row, 
       if (at + i >= 0 && at + i < length) *to = epilogue.finish<T>(static_cast<A>(*to), channel, to);
     }
   }
+}
+
+template <class A, class T>
+__device__ __noinline__ void activate_stored_snake_once(const Epilogue& epilogue, T* row, std::int64_t length,
+                                                        std::int64_t begin, int count, std::int64_t channel, int thread,
+                                                        int threads) {
+  activate_stored_snake<A>(epilogue, row, length, begin, count, channel, thread, threads);
+}
+
+/// The same as the last thing that a kernel does: Snake is a call, which would make a kernel that goes on spill what it needs
+/// then.
+template <class A, class T>
+__device__ __forceinline__ void finish_stored_last(const Epilogue& epilogue, T* row, std::int64_t length, std::int64_t begin,
+                                                   int count, std::int64_t channel, int thread, int threads) {
+  if (!epilogue.is_snake_alone()) return finish_stored<A>(epilogue, row, length, begin, count, channel, thread, threads);
+  __syncwarp();
+  activate_stored_snake_once<A>(epilogue, row, length, begin, count, channel, thread, threads);
 }
 #endif
 

@@ -18,17 +18,22 @@ struct FinishLaunch {
   std::int64_t rows, length, channels, pieces;  // pieces per row
 };
 
-template <class T>
-__global__ void __launch_bounds__(kFinishThreads)
+template <class T, bool kSnakeAlone>
+__global__ void __launch_bounds__(kFinishThreads, kSnakeAlone ? 4 : 0)
     finish_kernel(const __grid_constant__ FinishLaunch launch, T* __restrict__ out) {
+  using A = MathOf<T>;
   constexpr int kVector = 16 / static_cast<int>(sizeof(T)), kPiece = kFinishThreads * kVector;
   for (std::int64_t block = blockIdx.x; block < launch.rows * launch.pieces; block += gridDim.x) {
     const std::int64_t row = block / launch.pieces, piece = block - row * launch.pieces;
     T* const to = out + row * launch.length;
     const auto ahead =
         static_cast<int>(reinterpret_cast<std::uintptr_t>(to) % 16 / sizeof(T));  // elements past an aligned address
-    finish_stored<MathOf<T>>(launch.epilogue, to, launch.length, piece * kPiece - ahead, kPiece, row % launch.channels,
-                             static_cast<int>(threadIdx.x), kFinishThreads);
+    const std::int64_t begin = piece * kPiece - ahead, channel = row % launch.channels;
+    const int thread = static_cast<int>(threadIdx.x);
+    if constexpr (kSnakeAlone)
+      activate_stored_snake<A>(launch.epilogue, to, launch.length, begin, kPiece, channel, thread, kFinishThreads);
+    else
+      finish_stored<A>(launch.epilogue, to, launch.length, begin, kPiece, channel, thread, kFinishThreads);
   }
 }
 
@@ -78,7 +83,9 @@ void finish(const Epilogue& epilogue, DType dtype, std::int64_t N, std::int64_t 
       launch.pieces = (launch.length + kVector - 1 + kPiece - 1) / kPiece;
       constexpr std::int64_t kMostBlocks = 1 << 20;
       const auto blocks = static_cast<unsigned>(std::min(launch.rows * launch.pieces, kMostBlocks));
-      auto* const kernel = is_kept ? finish_kept_kernel<T> : finish_kernel<T>;
+      auto* const kernel = is_kept                     ? finish_kept_kernel<T>
+                           : epilogue.is_snake_alone() ? finish_kernel<T, true>
+                                                       : finish_kernel<T, false>;
       kernel<<<blocks, kFinishThreads, 0, stream>>>(launch, static_cast<T*>(out));
     }
   });
