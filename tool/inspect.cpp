@@ -11,8 +11,10 @@
 #include "commands.hpp"
 #include "layers/activations.hpp"
 #include "layers/antialiased_activation.hpp"
+#include "layers/containers/mean_of_branches.hpp"
 #include "layers/containers/residual.hpp"
 #include "layers/containers/sequential.hpp"
+#include "layers/containers/sum_of_branches.hpp"
 #include "layers/fused.hpp"
 #include "layers/streaming/stream.hpp"
 #include "networks/files/model_file.hpp"
@@ -56,6 +58,11 @@ class Passes {
     Children children;
     module.visit(children);
     for (Module* child : children.modules) add(*child);
+    if (typeid(module) != typeid(MeanOfBranches) && typeid(module) != typeid(SumOfBranches)) return;
+    const NoGradGuard no_grad;
+    for (std::size_t i = 1; i < children.modules.size(); ++i)
+      if (const Module* conv = layers::adding_convolution(*children.modules[i]))
+        fused_[conv] += ", which adds the branches before";
   }
 
   void add_all(layers::Modules modules, bool is_residual) {

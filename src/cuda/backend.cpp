@@ -378,13 +378,15 @@ bool CudaBackend::fuses(const ConvProblem& problem, ConvDirection direction, con
   return cuda::fuses(problem, direction, parts_of(epilogue), algorithm, precision, device_);
 }
 bool CudaBackend::residual_unit(const ResidualUnit& unit, const Tensor& x, const std::array<UnitConvTensors, 2>& convs,
-                                const Tensor& out) {
+                                const UnitAverageTensors& average, const Tensor& out) {
   const Turn turn(device_);
   const auto addresses = [](const UnitConvTensors& conv) {
     return cuda::UnitConv{weights_of(conv.weight), address_or_null(conv.bias), address_or_null(conv.alpha),
                           address_or_null(conv.beta)};
   };
-  return cuda::residual_unit(unit, x.raw(), {addresses(convs[0]), addresses(convs[1])}, out.raw(), device_, turn.stream);
+  const cuda::UnitAverage follows(address_or_null(average.other), average.divisor, average.slope);
+  const std::array parts{addresses(convs[0]), addresses(convs[1])};
+  return cuda::residual_unit(unit, x.raw(), parts, follows, out.raw(), device_, turn.stream);
 }
 void CudaBackend::activation_backward(const ConvEpilogue& epilogue, const Tensor& result, const Tensor& gradient,
                                       const Tensor& in, const Tensor& sums) {

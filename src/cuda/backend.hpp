@@ -76,7 +76,7 @@ class CudaBackend final : public Backend {
   void snake_backward(const Tensor& x, const Tensor& alpha, const Tensor& beta, const Tensor& gradient,
                       const SnakeGradients& out) override;
   [[nodiscard]] bool residual_unit(const ResidualUnit& unit, const Tensor& x, const std::array<UnitConvTensors, 2>& convs,
-                                   const Tensor& out) override;
+                                   const UnitAverageTensors& average, const Tensor& out) override;
   bool fuses(const ConvProblem& problem, ConvDirection direction, const ConvEpilogue& epilogue, Algorithm algorithm,
              Precision precision) override;
   void activation_backward(const ConvEpilogue& epilogue, const Tensor& result, const Tensor& gradient, const Tensor& in,

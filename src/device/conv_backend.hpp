@@ -55,6 +55,13 @@ struct UnitConvTensors {
   Tensor alpha{}, beta{};  ///< (C), of the Snake that it reads through; undefined without one
 };
 
+/// What follows a unit's result y: out = act((other + y)/divisor), each step rounded to the dtype as by
+/// TensorBackend::average_of(); act(v) = v < 0 ? slope*v : v.
+struct UnitAverageTensors {
+  Tensor other{};  ///< of the unit's shape and dtype, contiguous; undefined: out = y
+  double divisor = 1, slope = 1;
+};
+
 /// A device's convolutions (conv/problem.hpp); `bias` may be undefined.
 class ConvBackend {
  public:
@@ -78,10 +85,11 @@ class ConvBackend {
   /// presence of `epilogue`'s tensors matters.
   [[nodiscard]] virtual bool fuses(const ConvProblem& problem, ConvDirection direction, const ConvEpilogue& epilogue,
                                    Algorithm algorithm, Precision precision) = 0;
-  /// Computes `unit` into `out` in one kernel and returns true; returns false, with nothing done, if the device has none for it
-  /// or computes it faster in steps. `out` is not x.
+  /// Computes `unit`, and what follows it, into `out` in one kernel and returns true; returns false, with nothing done, if the
+  /// device has none for it or computes it faster in steps. `out` is not x, but may be `average.other`.
   [[nodiscard]] virtual bool residual_unit(const ResidualUnit& /*unit*/, const Tensor& /*x*/,
-                                           const std::array<UnitConvTensors, 2>& /*convs*/, const Tensor& /*out*/) {
+                                           const std::array<UnitConvTensors, 2>& /*convs*/,
+                                           const UnitAverageTensors& /*average*/, const Tensor& /*out*/) {
     return false;
   }
   /// The backward pass: in = map(derivative, result, gradient) and sums (C) = in summed over the other two dimensions, in an

@@ -1,5 +1,7 @@
 #include "layers/fused.hpp"
 
+#include <algorithm>
+#include <array>
 #include <type_traits>
 #include <typeinfo>
 #include <utility>
@@ -13,6 +15,7 @@
 #include "layers/containers/sum_of_branches.hpp"
 #include "layers/conv1d.hpp"
 #include "layers/conv_transpose1d.hpp"
+#include "ops/conv/unit.hpp"
 #include "ops/elementwise.hpp"
 #include "tensor/error.hpp"
 
@@ -134,6 +137,9 @@ UnitConv1d unit_conv_of(const Module& before, const Module& module) {
   return {conv->weight(), conv->bias(), conv->options().dilation, {read.activation, read.slope, read.alpha, read.beta}};
 }
 
+/// residual_unit() of a Residual's modules, which is_unit() allows.
+UnitConv1d unit_conv_of(Modules modules, std::size_t i) { return unit_conv_of(*modules[2 * i], *modules[2 * i + 1]); }
+
 /// residual + scale*(all modules applied to x).
 Tensor forward_added(Modules modules, Tensor x, const Tensor& residual, double scale) {
   Ran pass{std::move(x)};
@@ -193,9 +199,44 @@ Tensor forward_one(Module& module, Tensor x) {
 
 Tensor forward_residual(Modules modules, Tensor x, double scale) {
   const Tensor residual = std::move(x);
-  if (is_unit(modules))
-    return residual_unit(residual, unit_conv_of(*modules[0], *modules[1]), unit_conv_of(*modules[2], *modules[3]), scale);
+  if (is_unit(modules)) return residual_unit(residual, unit_conv_of(modules, 0), unit_conv_of(modules, 1), scale);
   return forward_added(modules, residual, residual, scale);
+}
+
+const Module* adding_convolution(Module& branch) {
+  if (const auto* inner = exactly<Sequential>(branch))
+    return inner->modules().empty() ? nullptr : adding_convolution(*inner->modules().back());
+  auto* residual = exactly<Residual>(branch);
+  const bool is_last_unit = residual != nullptr && is_unit(residual->block().modules());
+  return is_last_unit ? residual->block().modules()[3].get() : nullptr;
+}
+
+bool is_of_units(Module& module) {
+  if (const auto* inner = exactly<Sequential>(module)) {
+    const Modules modules = inner->modules();
+    return std::all_of(modules.begin(), modules.end(), [](const auto& one) { return is_of_units(*one); });
+  }
+  auto* residual = exactly<Residual>(module);
+  return residual != nullptr && is_unit(residual->block().modules());
+}
+
+Averaged forward_averaged(Module& module, Tensor x, const AverageWith& average, bool replaces_other) {
+  if (const auto* inner = exactly<Sequential>(module)) {
+    const Modules modules = inner->modules();
+    for (std::size_t i = 0, length = 0; i < modules.size(); i += length) {
+      length = pass_length(modules, i);
+      if (i + 1 == modules.size()) return forward_averaged(*modules[i], std::move(x), average, replaces_other);
+      x = run_pass(modules, i, length, std::move(x), {}, 1).y;
+    }
+    return {std::move(x)};
+  }
+  auto* residual = exactly<Residual>(module);
+  if (residual == nullptr || !is_unit(residual->block().modules())) return {forward_one(module, std::move(x))};
+  const Modules modules = residual->block().modules();
+  const std::array convs{unit_conv_of(modules, 0), unit_conv_of(modules, 1)};
+  if (Tensor y = ops::unit_in_one_kernel(x, convs, residual->scale(), average, replaces_other); y.defined())
+    return {std::move(y), true};
+  return {forward_residual(modules, std::move(x), residual->scale())};
 }
 
 }  // namespace polyphase::layers

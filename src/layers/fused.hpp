@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "layers/module.hpp"
+#include "ops/conv.hpp"
 
 namespace polyphase::layers {
 
@@ -41,5 +42,20 @@ struct Pass {
 /// or LeakyReLU before each, or a Snake or SnakeBeta, are residual_unit(), which may add in another order. Throws
 /// ShapeError if the result does not have x's shape.
 [[nodiscard]] Tensor forward_residual(Modules modules, Tensor x, double scale);
+
+/// The second convolution of the residual_unit() that ends a branch, in whose kernel the branches before are added; null if the
+/// branch ends with something else.
+[[nodiscard]] const Module* adding_convolution(Module& branch);
+/// Whether a module is a residual_unit(), or several, one after another: it computes each sample by itself.
+[[nodiscard]] bool is_of_units(Module& module);
+
+/// A module's result, or its average with another one's.
+struct Averaged {
+  Tensor y;
+  bool is_averaged = false;  ///< or, without another one, whether y has memory of its own
+};
+/// forward_one(), and in the same kernel average_of({average.other, y}, ...) if the last pass is a residual_unit() that can.
+/// With replaces_other that result replaces average.other, which is contiguous.
+[[nodiscard]] Averaged forward_averaged(Module& module, Tensor x, const AverageWith& average, bool replaces_other = false);
 
 }  // namespace polyphase::layers

@@ -101,4 +101,19 @@ struct UnitConv1d {
 /// conv1d(), and ShapeError if D*(K - 1) is odd or the channels change.
 [[nodiscard]] Tensor residual_unit(const Tensor& x, const UnitConv1d& first, const UnitConv1d& second, double scale = 1);
 
+/// What the result y of residual_unit() is averaged with: average_of({other, y}, divisor, activation, slope).
+struct AverageWith {
+  Tensor other{};                            ///< of y's shape, dtype and device
+  double divisor = 1;                        ///< 1: the sum
+  Activation activation = Activation::none;  ///< none, relu or leaky_relu
+  double slope = 0;                          ///< of leaky_relu, not negative
+};
+
+/// average_of({average.other, residual_unit(x, first, second, scale)}, ...), with its bits: the last unit of a branch adds its
+/// result to that of the branches before. Where one kernel computes the unit it also does this, if the activation is none or
+/// leaky_relu, the unit's activations are not snakes and the divisor is at most 64 and odd or a power of two. Throws their
+/// errors.
+[[nodiscard]] Tensor residual_unit(const Tensor& x, const UnitConv1d& first, const UnitConv1d& second, double scale,
+                                   const AverageWith& average);
+
 }  // namespace polyphase

@@ -10,6 +10,7 @@
 #include "autograd/no_grad.hpp"
 #include "conv/algorithm.hpp"
 #include "layers/activations.hpp"
+#include "layers/containers/residual.hpp"
 #include "layers/containers/sequential.hpp"
 #include "layers/conv1d.hpp"
 #include "layers/conv_transpose1d.hpp"
@@ -148,6 +149,29 @@ TEST_CASE("the passes of a list of modules name what is fused") {
   CHECK(passes({snake, depthwise, snake, conv(1)}, true) == Expected{{0, 3, 1, 0, 0}, {3, 1, 3, 1, 0}});
   CHECK(passes({elu, leaky}, true) == Expected{{0, 1, 0, 0, 0}, {1, 1, 1, 0, 0}});
   CHECK(passes({}, true).empty());
+}
+
+TEST_CASE("branches of residual units, and the convolution that adds the branches before") {
+  const auto conv = [] { return Conv1d({.in_channels = 4, .out_channels = 4, .kernel_size = 3, .padding = 1}); };
+  const auto unit = [&] { return Residual(LeakyReLU(0.1), conv(), LeakyReLU(0.1), conv()); };
+  const NoGradGuard no_grad;
+  Residual last = unit();
+  Sequential units(unit(), last), mixed(conv(), last), open(unit(), conv()), none;
+  const Module* const second = last.block().modules()[3].get();
+  CHECK(layers::adding_convolution(units) == second);
+  CHECK(layers::adding_convolution(mixed) == second);
+  CHECK(layers::adding_convolution(open) == nullptr);
+  CHECK(layers::adding_convolution(none) == nullptr);
+  CHECK(layers::is_of_units(units));
+  CHECK(layers::is_of_units(last));
+  CHECK_FALSE(layers::is_of_units(mixed));
+  CHECK_FALSE(layers::is_of_units(open));
+  // Without a kernel the result is the branch's own.
+  const Tensor x = random_f64({1, 4, 9}), other = random_f64({1, 4, 9});
+  units.to(DType::f64);
+  const layers::Averaged got = layers::forward_averaged(units, x, {other});
+  CHECK_FALSE(got.is_averaged);
+  CHECK(max_difference(got.y, units(x)) == 0);
 }
 
 TEST_CASE("f32: output and all gradients have the bits of one layer after the other") { check_all_pairs(DType::f32); }

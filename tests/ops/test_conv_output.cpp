@@ -7,6 +7,7 @@
 #include "ops/activations.hpp"
 #include "ops/conv.hpp"
 #include "ops/elementwise.hpp"
+#include "ops/reduce.hpp"
 #include "support/helpers.hpp"
 #include "support/output_and_gradients.hpp"
 
@@ -78,6 +79,29 @@ TEST_CASE("an activation and a residual in the options have the bits and gradien
           CHECK(values(convolved(leaves, up, &output)) == together[0]);
         }
     }
+}
+
+TEST_CASE("a residual unit's average has the bits and gradients of the separate steps") {
+  const auto leaf = [](const Shape& shape, std::uint64_t seed) { return random_f64(shape, seed).set_requires_grad(true); };
+  const Tensor x = leaf({2, 4, 16}, 1), other = leaf({2, 4, 16}, 2), w = leaf({4, 4, 3}, 3), b = leaf({4}, 4);
+  const UnitConv1d first{w, b, 2, {Activation::leaky_relu, 0.1}}, second{w, b, 1, {Activation::leaky_relu, 0.1}};
+  const std::array leaves{x, other, w, b};
+  const auto values = [&](const Tensor& y) {
+    for (Tensor each : leaves) each.set_grad({});
+    sum(square(y)).backward();
+    std::vector<std::vector<double>> all{y.to_vector<double>()};
+    for (const Tensor& each : leaves) all.push_back(each.grad().to_vector<double>());
+    return all;
+  };
+  const auto in_steps = [&](double divisor, Activation activation, double slope) {
+    return average_of(std::array{other, residual_unit(x, first, second)}, divisor, activation, slope);
+  };
+  CHECK(values(residual_unit(x, first, second, 1, {other, 3})) == values(in_steps(3, Activation::none, 0)));
+  CHECK(values(residual_unit(x, first, second, 1, {other, 1, Activation::leaky_relu, 0.2})) ==
+        values(in_steps(1, Activation::leaky_relu, 0.2)));
+  CHECK_THROWS_WITH_AS(static_cast<void>(residual_unit(x, first, second, 1, AverageWith{})), doctest::Contains("average.other"),
+                       Error);
+  CHECK_THROWS_AS(static_cast<void>(residual_unit(x, first, second, 1, {other.narrow(2, 0, 8)})), ShapeError);
 }
 
 TEST_CASE("an activation and a residual in the options: gradients agree with differences") {

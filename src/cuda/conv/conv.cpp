@@ -157,12 +157,12 @@ bool fuses(const ConvProblem& problem, ConvDirection direction, const Epilogue& 
   return plan_of(call, in_guard(direction, algorithm)).fuses;
 }
 
-bool residual_unit(const ResidualUnit& unit, const void* x, const std::array<UnitConv, 2>& convs, void* out, int device,
-                   cudaStream_t stream) {
+bool residual_unit(const ResidualUnit& unit, const void* x, const std::array<UnitConv, 2>& convs, const UnitAverage& average,
+                   void* out, int device, cudaStream_t stream) {
   if (LengthInvariantGuard::is_active()) return false;
   const DeviceScope scope(device);
   const StreamScope on(device, stream);
-  return tensor_core::residual_unit(unit, x, convs, out, device, stream);
+  return tensor_core::residual_unit(unit, x, convs, average, out, device, stream);
 }
 
 void conv_wgrad(const ConvProblem& problem, const void* x, const void* y, void* w, Algorithm algorithm, Precision precision,

@@ -52,9 +52,9 @@ void conv_dgrad(const ConvProblem& problem, const void* y, const Weights& w, con
                          Precision precision, int device);
 
 /// Computes `unit` in one kernel and returns true; returns false, with nothing done, if none does it or steps are faster.
-/// `out` is not x.
-[[nodiscard]] bool residual_unit(const ResidualUnit& unit, const void* x, const std::array<UnitConv, 2>& convs, void* out,
-                                 int device, cudaStream_t stream);
+/// `out` is not x, but may be `average.other`.
+[[nodiscard]] bool residual_unit(const ResidualUnit& unit, const void* x, const std::array<UnitConv, 2>& convs,
+                                 const UnitAverage& average, void* out, int device, cudaStream_t stream);
 
 /// w = wgrad(x, y): overwritten, not accumulated.
 void conv_wgrad(const ConvProblem& problem, const void* x, const void* y, void* w, Algorithm algorithm, Precision precision,

@@ -1,5 +1,5 @@
 #pragma once
-// A convolution of a residual unit, as addresses.
+// A convolution of a residual unit, and what follows the unit, as addresses.
 
 #include "cuda/conv/packed_weights.hpp"
 
@@ -11,6 +11,18 @@ struct UnitConv {
   const void* bias = nullptr;
   const void* alpha = nullptr;
   const void* beta = nullptr;
+};
+
+/// out = act((other + y)/divisor) of the unit's result y (device/conv_backend.hpp); out = y where `other` is null.
+struct UnitAverage {
+  const void* other = nullptr;  ///< of the unit's shape and dtype
+  float divisor = 1, slope = 1, inverse = 1;
+  UnitAverage() = default;
+  UnitAverage(const void* with, double by, double of_negative)
+      : other(with),
+        divisor(static_cast<float>(by)),
+        slope(static_cast<float>(of_negative)),
+        inverse(1 / static_cast<float>(by)) {}
 };
 
 }  // namespace polyphase::cuda

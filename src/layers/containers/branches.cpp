@@ -20,11 +20,12 @@ void require_branches(const char* name, std::size_t count) {
   require<ShapeError>(count > 0, name, ": expected at least one branch, got none");
 }
 
-void require_alike(const char* name, const std::vector<Tensor>& results) {
+/// `results`: of the last of `branches`, the first one perhaps with those before.
+void require_alike(const char* name, const std::vector<Tensor>& results, std::size_t branches) {
   const Tensor& first = results.front();
   for (std::size_t i = 1; i < results.size(); ++i)
     require<ShapeError>(results[i].shape() == first.shape(), name, ": expected branches of one shape, got ", first.shape(),
-                        " from branch 0 and ", results[i].shape(), " from branch ", i);
+                        " from branch 0 and ", results[i].shape(), " from branch ", branches - results.size() + i);
 }
 
 /// A branch of a larger input fills a GPU alone, and concurrent branches need more memory.
@@ -36,13 +37,16 @@ std::unique_ptr<BackendFork> fork_for(Modules modules, const Tensor& x) {
   return backend_of(x.device()).make_fork(modules.size());
 }
 
-/// The sum of the branches' results, or their mean, and an activation of it.
-Tensor combined(const char* name, const std::vector<Tensor>& results, BranchSum kind, const ConvOutputOptions& output) {
-  require_alike(name, results);
+double divisor_of(BranchSum kind, std::size_t branches) { return kind == BranchSum::mean ? static_cast<double>(branches) : 1; }
+
+/// The sum of the results of `branches`, or their mean, and an activation of it. The first result may be the sum of several.
+Tensor combined(const char* name, const std::vector<Tensor>& results, std::size_t branches, BranchSum kind,
+                const ConvOutputOptions& output) {
+  require_alike(name, results, branches);
+  const double divisor = divisor_of(kind, branches);
   const Tensor& first = results.front();
   const bool is_active = output.activation != Activation::none;
-  if (results.size() == 1 && !is_active) return first;
-  const double divisor = kind == BranchSum::mean ? static_cast<double>(results.size()) : 1;
+  if (results.size() == 1 && divisor == 1 && !is_active) return first;
   const auto is_alike = [&](const Tensor& y) { return y.dtype() == first.dtype() && y.device() == first.device(); };
   if (is_floating_point(first.dtype()) && std::ranges::all_of(results, is_alike))
     return average_of(results, divisor, output.activation, output.slope);
@@ -52,21 +56,63 @@ Tensor combined(const char* name, const std::vector<Tensor>& results, BranchSum 
   return is_active ? average_of(std::array{total}, 1, output.activation, output.slope) : total;
 }
 
+/// Tensors of which one more or less matters.
+constexpr std::size_t kLargeBytes = std::size_t{1} << 28;
+
+bool is_large(const Tensor& y) {
+  return y.size(0) > 1 && static_cast<std::size_t>(y.numel()) * size_of(y.dtype()) >= kLargeBytes;
+}
+
+/// total += the branch's result, one half of the batch after the other: what is between its units needs half of the memory.
+/// `total` has memory of its own, and the branch computes each sample by itself.
+void add_in_halves(Module& module, const Tensor& x, const Tensor& total) {
+  const std::int64_t rows = x.size(0), half = rows / 2;
+  for (const auto& [first, count] : {std::pair{std::int64_t{0}, half}, std::pair{half, rows - half}}) {
+    Tensor sum = total.narrow(0, first, count);
+    const Averaged next = forward_averaged(module, x.narrow(0, first, count), {sum}, true);
+    if (!next.is_averaged) sum.copy_(average_of(std::array{sum, next.y}, 1));
+  }
+}
+
+/// One branch after the other. The last unit of a branch adds to the results before where its kernel can.
+Tensor forward_in_turn(const char* name, Modules modules, Tensor x, BranchSum kind, const ConvOutputOptions& output) {
+  std::vector<Tensor> results;
+  bool owns_memory = false;  // the first result
+  for (std::size_t i = 0; i < modules.size(); ++i) {
+    const bool is_last = i + 1 == modules.size(), is_single = results.size() == 1;
+    if (owns_memory && is_single && !is_last && is_large(x) && x.shape() == results[0].shape() && is_of_units(*modules[i])) {
+      add_in_halves(*modules[i], x, results[0]);
+      continue;
+    }
+    Tensor own = is_last ? std::move(x) : x;
+    if (results.size() > 1) {  // they would need a pass of their own first
+      results.push_back(forward_one(*modules[i], std::move(own)));
+      continue;
+    }
+    AverageWith average;
+    if (is_single) average.other = results[0];
+    if (is_last) average = {average.other, divisor_of(kind, modules.size()), output.activation, output.slope};
+    Averaged next = forward_averaged(*modules[i], std::move(own), average);
+    if (is_single && is_last && next.is_averaged) return std::move(next.y);
+    if (next.is_averaged) results.clear();
+    owns_memory = next.is_averaged;
+    results.push_back(std::move(next.y));
+  }
+  return combined(name, results, modules.size(), kind, output);
+}
+
 }  // namespace
 
 Tensor forward_branches(const char* name, Modules modules, Tensor x, BranchSum kind, const ConvOutputOptions& output) {
   require_branches(name, modules.size());
+  const auto fork = fork_for(modules, x);
+  if (fork == nullptr) return forward_in_turn(name, modules, std::move(x), kind, output);
   std::vector<Tensor> results(modules.size());
-  if (const auto fork = fork_for(modules, x)) {
-    for (std::size_t i = 0; i < modules.size(); ++i) fork->run(i, [&] { results[i] = forward_one(*modules[i], x); });
-    fork->join();
-    Tensor total = combined(name, results, kind, output);
-    for (std::size_t i = 0; i < modules.size(); ++i) fork->run(i, [&] { results[i] = {}; });
-    return total;
-  }
-  for (std::size_t i = 0; i + 1 < modules.size(); ++i) results[i] = forward_one(*modules[i], x);
-  results.back() = forward_one(*modules.back(), std::move(x));
-  return combined(name, results, kind, output);
+  for (std::size_t i = 0; i < modules.size(); ++i) fork->run(i, [&] { results[i] = forward_one(*modules[i], x); });
+  fork->join();
+  Tensor total = combined(name, results, modules.size(), kind, output);
+  for (std::size_t i = 0; i < modules.size(); ++i) fork->run(i, [&] { results[i] = {}; });
+  return total;
 }
 
 BranchesStream::BranchesStream(const char* name, Modules modules, BranchSum kind)
@@ -89,7 +135,7 @@ Tensor BranchesStream::push(const Tensor& x, bool last) {
   for (const Tensor& result : results) ready = std::min(ready, result.size(2));
   std::vector<Tensor> parts;
   for (const Tensor& y : results) parts.push_back(last ? y : y.narrow(2, 0, ready));
-  Tensor total = combined(name_, parts, kind_, {});
+  Tensor total = combined(name_, parts, parts.size(), kind_, {});
   for (std::size_t i = 0; i < results.size(); ++i) ahead_[i].keep(results[i].narrow(2, ready, results[i].size(2) - ready));
   return total;
 }

@@ -1,15 +1,18 @@
 // residual_unit() of ops/conv.hpp.
 
 #include <array>
+#include <optional>
 
 #include "autograd/autocast.hpp"
 #include "autograd/node.hpp"
 #include "conv/algorithm.hpp"
 #include "conv/residual_unit.hpp"
 #include "device/backend.hpp"
+#include "ops/activations.hpp"
 #include "ops/conv.hpp"
 #include "ops/conv/input.hpp"
 #include "ops/conv/problem.hpp"
+#include "ops/conv/unit.hpp"
 #include "ops/dispatch.hpp"
 #include "ops/mac_counter.hpp"
 #include "tensor/error.hpp"
@@ -17,17 +20,53 @@
 namespace polyphase {
 namespace {
 
+constexpr const char* kName = "residual_unit";
+
 // The same padding at both ends.
-Conv1dOptions options_of(const char* name, const UnitConv1d& conv) {
-  ops::require_defined(name, "weight", conv.weight);
+Conv1dOptions options_of(const UnitConv1d& conv) {
+  ops::require_defined(kName, "weight", conv.weight);
   const std::int64_t K = conv.weight.rank() == 3 ? conv.weight.size(2) : 1, extent = conv.dilation * (K - 1);
-  require<ShapeError>(extent % 2 == 0, name, ": expected an even dilation*(K - 1), got ", conv.dilation, "*", K - 1);
+  require<ShapeError>(extent % 2 == 0, kName, ": expected an even dilation*(K - 1), got ", conv.dilation, "*", K - 1);
   return {.padding = extent / 2, .dilation = conv.dilation};
 }
 
-// The unit in one kernel; undefined if it has to be computed in steps.
-Tensor in_one_kernel(const Tensor& x, const std::array<UnitConv1d, 2>& convs, const std::array<Conv1dOptions, 2>& options,
-                     double scale) {
+void check(const Tensor& x, const UnitConv1d& first, const UnitConv1d& second) {
+  ops::require_defined(kName, "x", x);
+  for (const UnitConv1d* conv : {&first, &second}) {
+    static_cast<void>(options_of(*conv));
+    ops::check_input(kName, conv->input);
+  }
+  require<ShapeError>(first.weight.rank() == 3 && first.weight.size(0) == first.weight.size(1) &&
+                          second.weight.shape() == Shape{first.weight.size(0), first.weight.size(0), second.weight.size(-1)},
+                      kName, ": expected weights (C, C, K), got ", first.weight.shape(), " and ", second.weight.shape());
+}
+
+// More kernels apply a LeakyReLU as they store, and Snake as they read in 16 bits. A Snake that no kernel applies needs no
+// other tensor after the first convolution.
+Tensor in_steps(const Tensor& x, const UnitConv1d& first, const UnitConv1d& second, double scale) {
+  const ConvInputOptions& between = second.input;
+  const bool is_read = between.activation == Activation::snake && size_of(x.dtype()) == 2;
+  const ConvOutputOptions output =
+      is_read ? ConvOutputOptions{} : ConvOutputOptions{between.activation, between.slope, between.alpha, between.beta};
+  const Tensor middle = conv1d(x, first.weight, first.bias, options_of(first), output, first.input);
+  return conv1d(middle, second.weight, second.bias, options_of(second), {.residual = x, .scale = scale},
+                is_read ? between : ConvInputOptions{});
+}
+
+// The average for a device; nothing if devices do not compute it with a unit.
+std::optional<UnitAverageTensors> tensors_of(const AverageWith& average, const Tensor& x) {
+  if (!average.other.defined()) return UnitAverageTensors{};
+  const bool is_leaky = average.activation == Activation::leaky_relu;
+  if (!is_leaky && average.activation != Activation::none) return std::nullopt;
+  if (average.other.shape() != x.shape() || average.other.dtype() != x.dtype() || average.other.device() != x.device())
+    return std::nullopt;
+  return UnitAverageTensors{average.other.detach().contiguous(), average.divisor, is_leaky ? average.slope : 1};
+}
+
+}  // namespace
+
+Tensor ops::unit_in_one_kernel(const Tensor& x, const std::array<UnitConv1d, 2>& convs, double scale,
+                               const AverageWith& average, bool replaces_other) {
   const Precision precision = current_precision();
   if (x.dtype() == DType::f64 || (x.dtype() == DType::f32 && precision == Precision::ieee)) return {};
   const bool is_snake = convs[0].input.activation == Activation::snake;
@@ -40,7 +79,8 @@ Tensor in_one_kernel(const Tensor& x, const std::array<UnitConv1d, 2>& convs, co
                           convs[1].weight,
                           convs[1].bias,
                           convs[1].input.alpha,
-                          convs[1].input.beta};
+                          convs[1].input.beta,
+                          average.other};
   if (x.rank() != 3 || x.numel() == 0 || autocast_dtype() || current_algorithm() != Algorithm::automatic ||
       autograd::should_record(inputs))
     return {};
@@ -51,6 +91,8 @@ Tensor in_one_kernel(const Tensor& x, const std::array<UnitConv1d, 2>& convs, co
                     .scale = scale,
                     .dtype = x.dtype(),
                     .precision = precision};
+  const std::optional<UnitAverageTensors> follows = tensors_of(average, x);
+  if (!follows) return {};
   std::array<UnitConvTensors, 2> tensors;
   double operations = 0;
   for (std::size_t i = 0; i < 2; ++i) {
@@ -58,38 +100,33 @@ Tensor in_one_kernel(const Tensor& x, const std::array<UnitConv1d, 2>& convs, co
     UnitConvTensors& own = tensors[i];
     own.weight = convs[i].weight.detach().contiguous();
     if (convs[i].bias.defined()) own.bias = convs[i].bias.detach().contiguous();
-    operations += ops::conv1d_problem(x, own.weight, own.bias, options[i]).operations();
+    operations += ops::conv1d_problem(x, own.weight, own.bias, options_of(convs[i])).operations();
     if (!ops::fits(convs[i].input, x)) return {};
     const ConvPrologue prologue = ops::prologue_of(convs[i].input);
     unit.slope[i] = prologue.is_needed() ? prologue.slope : 1;
     own.alpha = prologue.alpha, own.beta = prologue.beta;
   }
-  const Tensor source = x.detach().contiguous(), out = Tensor::empty(x.shape(), {x.dtype(), x.device()});
-  if (!backend_of(x.device()).residual_unit(unit, source, tensors, out)) return {};
+  const Tensor source = x.detach().contiguous();
+  const Tensor out = replaces_other ? average.other : Tensor::empty(x.shape(), {x.dtype(), x.device()});
+  if (!backend_of(x.device()).residual_unit(unit, source, tensors, *follows, out)) return {};
+  if (replaces_other) out.storage().bump_version();
   ops::MacCounter::add(operations / 2);
   return out;
 }
 
-}  // namespace
-
 Tensor residual_unit(const Tensor& x, const UnitConv1d& first, const UnitConv1d& second, double scale) {
-  static constexpr const char* kName = "residual_unit";
-  ops::require_defined(kName, "x", x);
-  const std::array options{options_of(kName, first), options_of(kName, second)};
-  ops::check_input(kName, first.input), ops::check_input(kName, second.input);
-  require<ShapeError>(first.weight.rank() == 3 && first.weight.size(0) == first.weight.size(1) &&
-                          second.weight.shape() == Shape{first.weight.size(0), first.weight.size(0), second.weight.size(-1)},
-                      kName, ": expected weights (C, C, K), got ", first.weight.shape(), " and ", second.weight.shape());
-  if (const Tensor y = in_one_kernel(x, {first, second}, options, scale); y.defined()) return y;
-  // More kernels apply a LeakyReLU as they store, and Snake as they read in 16 bits. A Snake that no kernel applies needs no
-  // other tensor after the first convolution.
-  const ConvInputOptions& between = second.input;
-  const bool is_read = between.activation == Activation::snake && size_of(x.dtype()) == 2;
-  const ConvOutputOptions output =
-      is_read ? ConvOutputOptions{} : ConvOutputOptions{between.activation, between.slope, between.alpha, between.beta};
-  const Tensor middle = conv1d(x, first.weight, first.bias, options[0], output, first.input);
-  return conv1d(middle, second.weight, second.bias, options[1], {.residual = x, .scale = scale},
-                is_read ? between : ConvInputOptions{});
+  check(x, first, second);
+  if (const Tensor y = ops::unit_in_one_kernel(x, {first, second}, scale, {}); y.defined()) return y;
+  return in_steps(x, first, second, scale);
+}
+
+Tensor residual_unit(const Tensor& x, const UnitConv1d& first, const UnitConv1d& second, double scale,
+                     const AverageWith& average) {
+  check(x, first, second);
+  ops::require_defined(kName, "average.other", average.other);
+  if (const Tensor y = ops::unit_in_one_kernel(x, {first, second}, scale, average); y.defined()) return y;
+  const Tensor y = residual_unit(x, first, second, scale);
+  return average_of(std::array{average.other, y}, average.divisor, average.activation, average.slope);
 }
 
 }  // namespace polyphase

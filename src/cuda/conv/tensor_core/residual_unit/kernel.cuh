@@ -14,10 +14,10 @@
 
 #include "cuda/conv/tensor_core/operand/traits.cuh"
 #include "cuda/conv/tensor_core/pipeline/ring.cuh"
+#include "cuda/conv/tensor_core/residual_unit/outputs.cuh"
 #include "cuda/conv/tensor_core/residual_unit/sums.cuh"
 #include "cuda/conv/tensor_core/residual_unit/tiling.hpp"
 #include "cuda/kernel/dependent_launch.cuh"
-#include "cuda/ptx/load.cuh"
 #include "cuda/ptx/mbarrier.cuh"
 #include "cuda/ptx/mma.cuh"
 #include "cuda/ptx/tensor_copy.cuh"
@@ -155,15 +155,6 @@ struct UnitWeights {
   }
 };
 
-/// A block of positions: outputs of one sample.
-struct UnitBlock {
-  int sample, begin;  ///< the first output in the sample
-
-  __device__ __forceinline__ UnitBlock(const UnitTiling& tiling, unsigned block)
-      : sample(static_cast<int>(block / static_cast<unsigned>(tiling.tiles))),
-        begin(static_cast<int>(block % static_cast<unsigned>(tiling.tiles)) * tiling.tile) {}
-};
-
 /// Copies a block's source as it is in memory; zeros outside the sample. One thread.
 template <class Shape>
 __device__ __forceinline__ void copy_unit_source(const UnitTiling& tiling, const UnitLayout<Shape>& layout,
@@ -268,30 +259,6 @@ __device__ __forceinline__ void wait_for_whole(const UnitLayout<Shape>& layout, 
   }
 }
 
-/// Writes the staged outputs: a lane has kRows channels and 8 positions, and the same channels in later passes.
-template <class T, class Shape>
-__device__ __forceinline__ void store_unit_outputs(const UnitTiling& tiling, const unsigned char* staged, T* __restrict__ out,
-                                                   const UnitBlock& block, int warp, int lane) {
-  constexpr int kLanes = Shape::kPositions < 256 ? Shape::kPositions / 8 : 32;  // of a channel
-  constexpr int kWarps = Shape::kWarps * (32 / kLanes), kRows = Shape::kChannels / kWarps;
-  constexpr int kPasses = (Shape::kPositions + 255) / 256;
-  constexpr int kStagedBytes = Shape::kStagedPitch * 2;
-  const int count = min(tiling.tile, tiling.length - block.begin);
-  const auto row_bytes = static_cast<std::uint32_t>(tiling.length) * 2;
-  const int row = warp * (32 / kLanes) + lane / kLanes, column = lane % kLanes;
-  const std::int64_t rows = static_cast<std::int64_t>(block.sample) * Shape::kChannels + row;
-  auto* const first = reinterpret_cast<unsigned char*>(out + rows * tiling.length + block.begin + 8 * column);
-  const unsigned char* const from = staged + row * kStagedBytes + column * 16;
-#pragma unroll
-  for (int pass = 0; pass < kPasses; ++pass) {
-    if (pass * 256 + 8 * column >= count) continue;
-#pragma unroll
-    for (int i = 0; i < kRows; ++i)
-      ptx::store_vector(first + static_cast<std::uint64_t>(i * kWarps) * row_bytes + pass * 512,
-                        *reinterpret_cast<const uint4*>(from + i * kWarps * kStagedBytes + pass * 512));
-  }
-}
-
 /// The map is that of x. Biases may be null. Weights as residual_unit_pack_kernel writes them.
 template <class Operand, UnitKind kKind, class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
@@ -301,11 +268,12 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
                          const unsigned char* __restrict__ second_weights,
                          const typename Operand::Source* __restrict__ second_bias,
                          const __grid_constant__ UnitSnakes<typename Operand::Source> snakes,
-                         typename Operand::Source* __restrict__ out) {
+                         typename Operand::Source* __restrict__ out, const __grid_constant__ UnitAverage average) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using T = typename Operand::Source;
   using Sums = std::conditional_t<Shape::kOfPositions, UnitSumsOfPositions<T, Shape>, UnitSumsOfChannels<T, Shape>>;
   constexpr int kChannels = Shape::kChannels;
+  constexpr bool kMayAverage = kKind != UnitKind::snake;
   const auto [memory, layout, thread, warp, lane] = unit_thread<Shape>(tiling);
   const auto blocks = static_cast<unsigned>(tiling.blocks);
   const UnitWeights<Shape> weights(tiling, first_weights, second_weights,
@@ -350,6 +318,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     ptx::mbarrier_wait(layout.source_full(), parity);
     parity ^= 1;
     activate_unit_source<Shape>(tiling, source, operand, before_first, warp, lane);
+    if constexpr (kMayAverage) prefetch_unit_average<Shape>(tiling, average, block, warp, lane);
     ptx::fence_async_shared();
     synchronize();
 
@@ -371,7 +340,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     if (Shape::kWhole && thread == 0 && index + gridDim.x < blocks) weights.copy_whole(layout, 0);
     sums.stage();
     synchronize();
-    store_unit_outputs<T, Shape>(tiling, memory + layout.kOperand, out, block, warp, lane);
+    store_unit_outputs<T, kMayAverage, Shape>(tiling, memory + layout.kOperand, out, average, block, warp, lane);
     synchronize();
   }
 #endif

@@ -1,5 +1,7 @@
 #include "cuda/conv/tensor_core/residual_unit/residual_unit.hpp"
 
+#include <bit>
+
 #include "cuda/conv/alignment.hpp"
 #include "cuda/conv/tensor_core/pipeline/mma_sync.hpp"
 #include "cuda/conv/tensor_core/pipeline/tensor_map.hpp"
@@ -26,8 +28,8 @@ std::shared_ptr<const Buffer> packed_weights(const ResidualUnit& unit, std::size
 }
 
 template <class Operand, class Shape>
-void launch(const ResidualUnit& unit, const UnitTiling& tiling, const void* x, const std::array<UnitConv, 2>& convs, void* out,
-            int device, cudaStream_t stream) {
+void launch(const ResidualUnit& unit, const UnitTiling& tiling, const void* x, const std::array<UnitConv, 2>& convs,
+            const UnitAverage& average, void* out, int device, cudaStream_t stream) {
   using T = typename Operand::Source;
   const auto first = packed_weights<T>(unit, 0, convs[0].weights, device, stream);
   const auto second = packed_weights<T>(unit, 1, convs[1].weights, device, stream);
@@ -51,7 +53,7 @@ void launch(const ResidualUnit& unit, const UnitTiling& tiling, const void* x, c
     launch_behind(kernel, static_cast<unsigned>(tiling.thread_blocks), Shape::kThreads,
                   static_cast<std::size_t>(tiling.shared_bytes), stream, tiling, map, first->template as<unsigned char>(),
                   static_cast<const T*>(convs[0].bias), second->template as<unsigned char>(),
-                  static_cast<const T*>(convs[1].bias), snakes, static_cast<T*>(out));
+                  static_cast<const T*>(convs[1].bias), snakes, static_cast<T*>(out), average);
     check_launch("residual unit");
   };
   const auto run_kind = [&]<UnitKind kKind>() {
@@ -67,25 +69,36 @@ void launch(const ResidualUnit& unit, const UnitTiling& tiling, const void* x, c
   }
 }
 
+/// Whether average.cuh computes it: its divisors are small powers of two and small odd numbers.
+bool can_average(const ResidualUnit& unit, const UnitAverage& average) {
+  if (average.other == nullptr) return true;
+  constexpr int kMostDivisor = 64;
+  if (unit.is_snake || !(average.divisor >= 1 && average.divisor <= kMostDivisor)) return false;
+  const auto divisor = static_cast<unsigned>(average.divisor);
+  return static_cast<float>(divisor) == average.divisor && (divisor % 2 == 1 || std::has_single_bit(divisor));
+}
+
 }  // namespace
 
-bool residual_unit(const ResidualUnit& unit, const void* x, const std::array<UnitConv, 2>& convs, void* out, int device,
-                   cudaStream_t stream) {
+bool residual_unit(const ResidualUnit& unit, const void* x, const std::array<UnitConv, 2>& convs, const UnitAverage& average,
+                   void* out, int device, cudaStream_t stream) {
   const DeviceProperties& gpu = properties(device);
   if (gpu.arch() != 90 || uses_mma(gpu.arch())) return false;
-  if (reinterpret_cast<std::uintptr_t>(x) % 16 != 0 || reinterpret_cast<std::uintptr_t>(out) % 16 != 0) return false;
+  for (const void* tensor : {x, static_cast<const void*>(out), average.other})
+    if (reinterpret_cast<std::uintptr_t>(tensor) % 16 != 0) return false;
+  if (!can_average(unit, average)) return false;
   const auto tiling = make_unit_tiling(unit, gpu);
   if (!tiling) return false;
   if (unit.dtype == DType::f32) {
     (unit.precision == Precision::tf32 ? tf32_residual_unit : fp32_residual_unit)(
-        unit, *tiling, static_cast<const float*>(x), convs, static_cast<float*>(out), device, stream);
+        unit, *tiling, static_cast<const float*>(x), convs, average, static_cast<float*>(out), device, stream);
     return true;
   }
   const auto run = [&]<int kChannels>() {
     if (unit.dtype == DType::f16)
-      launch<F16, UnitShape<kChannels>>(unit, *tiling, x, convs, out, device, stream);
+      launch<F16, UnitShape<kChannels>>(unit, *tiling, x, convs, average, out, device, stream);
     else
-      launch<Bf16, UnitShape<kChannels>>(unit, *tiling, x, convs, out, device, stream);
+      launch<Bf16, UnitShape<kChannels>>(unit, *tiling, x, convs, average, out, device, stream);
   };
   switch (unit.C) {
     case 32:

@@ -10,8 +10,11 @@
 
 #include "conv/length_invariant.hpp"
 #include "layers/activations.hpp"
+#include "layers/containers/branches.hpp"
 #include "layers/containers/residual.hpp"
+#include "layers/containers/sequential.hpp"
 #include "layers/conv1d.hpp"
+#include "layers/fused.hpp"
 #include "support/reduced.hpp"
 #include "support/skip.hpp"
 #include "unit_operands.hpp"
@@ -51,6 +54,23 @@ TEST_CASE("residual unit: sums of small integers are exact") {
       CAPTURE(c.D);
       CAPTURE(c.L);
       check_exact(unit);
+    }
+}
+
+TEST_CASE("residual unit: an average with other numbers has the bits of average_of()") {
+  if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
+  struct Case {
+    std::int64_t C, K, L, N;
+  };
+  const std::vector<Case> cases{{32, 3, 504, 140}, {32, 11, 1000, 70},  {64, 3, 5000, 20}, {64, 11, 248, 140},
+                                {128, 3, 744, 50}, {128, 11, 2000, 20}, {32, 7, 8, 140}};
+  for (const DType dtype : {DType::f16, DType::bf16})
+    for (const Case& c : thinned(cases)) {
+      CAPTURE(dtype);
+      CAPTURE(c.C);
+      CAPTURE(c.K);
+      CAPTURE(c.L);
+      check_averages({.N = c.N, .C = c.C, .L = c.L, .K = {c.K, c.K}, .D = {3, 1}, .slope = {kSlope, kSlope}, .dtype = dtype});
     }
 }
 
@@ -205,13 +225,49 @@ TEST_CASE("residual unit: residual_unit() and Residual use it, a guard of the le
   const std::vector<Tensor> p = layers.parameters();
   REQUIRE(p.size() == 4);
   const Tensor x = random_f64({40, 32, 2000}, 1).to(DType::bf16).to(Device::cuda(0)), out = Tensor::empty_like(x);
-  REQUIRE(backend_of(x.device()).residual_unit(unit, x, {{{p[0], p[1]}, {p[2], p[3]}}}, out));
+  REQUIRE(backend_of(x.device()).residual_unit(unit, x, {{{p[0], p[1]}, {p[2], p[3]}}}, {}, out));
   const std::vector<double> fused = f64_values(out);
   CHECK(f64_values(layers(x)) == fused);
   const UnitConv1d first{p[0], p[1], 3, {Activation::leaky_relu, 0.1}}, second{p[2], p[3], 1, {Activation::leaky_relu, 0.1}};
   CHECK(f64_values(residual_unit(x, first, second)) == fused);
   const LengthInvariantGuard guard;
-  CHECK_FALSE(backend_of(x.device()).residual_unit(unit, x, {{{p[0], p[1]}, {p[2], p[3]}}}, out));
+  CHECK_FALSE(backend_of(x.device()).residual_unit(unit, x, {{{p[0], p[1]}, {p[2], p[3]}}}, {}, out));
+}
+
+TEST_CASE("residual unit: the last units of branches average, with the bits of a pass of its own") {
+  if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
+  const DeviceGuard on_gpu(Device::cuda(0));
+  const NoGradGuard no_grad;
+  const auto unit = [](std::int64_t kernel, std::int64_t dilation) {
+    const auto conv = [&](std::int64_t d) {
+      return Conv1d({.in_channels = 32,
+                     .out_channels = 32,
+                     .kernel_size = kernel,
+                     .padding = (kernel - 1) / 2 * d,
+                     .dilation = d,
+                     .dtype = DType::f16});
+    };
+    return Residual({.name = ""}, LeakyReLU(0.1), conv(dilation), LeakyReLU(0.1), conv(1));
+  };
+  const auto branch = [&](std::int64_t kernel) { return std::make_shared<Sequential>(unit(kernel, 1), unit(kernel, 3)); };
+  const std::vector<std::shared_ptr<Module>> modules{branch(3), branch(7), branch(11)};
+  const Tensor x = random_f64({140, 32, 2000}, 1).to(DType::f16).to(Device::cuda(0));  // too large for concurrent branches
+  std::vector<Tensor> alone;
+  for (const auto& module : modules) alone.push_back((*module)(x));
+  const layers::Averaged next = layers::forward_averaged(*modules[1], x, {alone[0], 1});
+  CHECK(next.is_averaged);
+  CHECK(f64_values(next.y) == f64_values(add(alone[0], alone[1])));
+  const auto check = [&](layers::BranchSum kind, double divisor, const ConvOutputOptions& output) {
+    CHECK(f64_values(layers::forward_branches("net", modules, x, kind, output)) ==
+          f64_values(average_of(alone, divisor, output.activation, output.slope)));
+  };
+  check(layers::BranchSum::mean, 3, {});
+  check(layers::BranchSum::mean, 3, {Activation::leaky_relu, 0.1});
+  check(layers::BranchSum::mean, 3, {Activation::relu});
+  check(layers::BranchSum::plain, 1, {});
+  const UnitConv1d conv{Tensor::zeros({32, 32, 3}, {.dtype = DType::f16}), {}, 1, {Activation::leaky_relu, 0.1}};
+  CHECK(f64_values(residual_unit(x, conv, conv, 1, {alone[0], 2})) == f64_values(average_of(std::array{alone[0], x}, 2)));
+  CHECK(f64_values(residual_unit(x, conv, conv, 1, {alone[0], 6})) == f64_values(average_of(std::array{alone[0], x}, 6)));
 }
 
 TEST_CASE("residual unit: a recorded graph follows new weights") {

@@ -4,8 +4,13 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
+#include <cstdint>
+#include <functional>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "autograd/no_grad.hpp"
@@ -13,6 +18,7 @@
 #include "cuda/cuda.hpp"
 #include "cuda/runtime/runtime.hpp"
 #include "device/backend.hpp"
+#include "ops/activations.hpp"
 #include "ops/conv.hpp"
 #include "ops/elementwise.hpp"
 #include "support/helpers.hpp"
@@ -38,13 +44,19 @@ inline UnitConvTensors tensors_of(const UnitConv1d& conv) {
   return {conv.weight, conv.bias, conv.input.alpha, conv.input.beta};
 }
 
-/// The kernel's result in f64; undefined where it refuses.
-inline Tensor computed(const ResidualUnit& unit, const UnitOperands& operands) {
+/// The kernel's result on the GPU; undefined where it refuses.
+inline Tensor on_gpu(const ResidualUnit& unit, const UnitOperands& operands, const UnitAverageTensors& average = {}) {
   const Device gpu = Device::cuda(0);
   const UnitConv1d first = conv_of(operands, 0, unit, unit.dtype, gpu), second = conv_of(operands, 1, unit, unit.dtype, gpu);
   const Tensor x = operands.x.to(unit.dtype).to(gpu), out = Tensor::full(x.shape(), 77, {.dtype = unit.dtype, .device = gpu});
-  if (!backend_of(gpu).residual_unit(unit, x, {tensors_of(first), tensors_of(second)}, out)) return {};
-  return out.cpu().to(DType::f64);
+  const bool is_computed = backend_of(gpu).residual_unit(unit, x, {tensors_of(first), tensors_of(second)}, average, out);
+  return is_computed ? out : Tensor();
+}
+
+/// The same in f64 on the CPU.
+inline Tensor computed(const ResidualUnit& unit, const UnitOperands& operands) {
+  const Tensor out = on_gpu(unit, operands);
+  return out.defined() ? out.cpu().to(DType::f64) : out;
 }
 
 /// The steps in `dtype` on the CPU, in f64; `dtype` f64 has no roundings but those of the operands to the unit's dtype.
@@ -101,6 +113,44 @@ inline UnitOperands random_operands(const ResidualUnit& unit) {
 }
 
 inline std::vector<double> f64_values(const Tensor& tensor) { return tensor.detach().cpu().to(DType::f64).to_vector<double>(); }
+
+/// Averages in the kernel have the bits of average_of() behind it, also of numbers that are no ordinary ones. `changed` may
+/// change x.
+inline void check_averages(const ResidualUnit& unit, const std::function<void(std::vector<double>&)>& changed = {}) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  UnitOperands operands = random_operands(unit);
+  if (changed) {
+    std::vector<double> x = operands.x.to_vector<double>();
+    changed(x);
+    operands.x = Tensor::from_vector(x, operands.x.shape());
+  }
+  std::vector<double> others = random_f64(operands.x.shape(), 11).to_vector<double>();
+  const double largest = unit.dtype == DType::f16 ? 65504 : 3.38e38;
+  const std::array special{0.0, -0.0, kInfinity, -kInfinity, std::nan(""), largest, -largest, 6e-8, -1e-39, 3e-45};
+  for (std::size_t i = 0; i < special.size(); ++i) others[i * 97 % others.size()] = special[i];
+  const Tensor other = Tensor::from_vector(others, operands.x.shape()).to(unit.dtype).to(Device::cuda(0));
+  const Tensor alone = on_gpu(unit, operands);
+  REQUIRE(alone.defined());
+  const auto bits = [](const Tensor& tensor) {
+    const Tensor values = tensor.cpu().to(DType::f32);
+    std::vector<std::uint32_t> all;
+    for (const float v : values.to_vector<float>())
+      all.push_back(std::isnan(v) ? 0x7fc00000U : std::bit_cast<std::uint32_t>(v));
+    return all;
+  };
+  for (const auto& [divisor, slope] : {std::pair{1.0, 1.0}, {3.0, 1.0}, {3.0, 0.1}, {2.0, 0.0}, {63.0, 0.3}}) {
+    CAPTURE(divisor);
+    CAPTURE(slope);
+    const Tensor y = on_gpu(unit, operands, {other, divisor, slope});
+    REQUIRE(y.defined());
+    const auto activation = slope == 1 ? Activation::none : Activation::leaky_relu;
+    const auto got = bits(y), expected = bits(average_of(std::array{other, alone}, divisor, activation, slope));
+    const auto differs = std::mismatch(got.begin(), got.end(), expected.begin());
+    CHECK(differs.first - got.begin() == std::ssize(got));
+  }
+  CHECK_FALSE(on_gpu(unit, operands, {other, 6, 1}).defined());
+  CHECK_FALSE(on_gpu(unit, operands, {other, 1.5, 1}).defined());
+}
 
 /// The kernel against f64 on small integers.
 inline void check_exact(const ResidualUnit& unit) {

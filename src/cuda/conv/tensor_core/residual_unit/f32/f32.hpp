@@ -11,10 +11,12 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Computes the unit, tiled for this precision, on `stream`. Contiguous arrays; `out` is not x.
+/// Computes the unit, tiled for this precision, on `stream`. Contiguous arrays; `out` is not x, but may be `average.other`.
 void tf32_residual_unit(const ResidualUnit& unit, const UnitTiling& tiling, const float* x,
-                        const std::array<UnitConv, 2>& convs, float* out, int device, cudaStream_t stream);
+                        const std::array<UnitConv, 2>& convs, const UnitAverage& average, float* out, int device,
+                        cudaStream_t stream);
 void fp32_residual_unit(const ResidualUnit& unit, const UnitTiling& tiling, const float* x,
-                        const std::array<UnitConv, 2>& convs, float* out, int device, cudaStream_t stream);
+                        const std::array<UnitConv, 2>& convs, const UnitAverage& average, float* out, int device,
+                        cudaStream_t stream);
 
 }  // namespace polyphase::cuda::tensor_core

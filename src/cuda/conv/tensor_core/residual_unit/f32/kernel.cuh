@@ -34,9 +34,11 @@ template <UnitKind kKind, class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     f32_residual_unit_kernel(const __grid_constant__ UnitTiling tiling, const float* __restrict__ x,
                              const __grid_constant__ UnitF32Weights packed, const __grid_constant__ UnitSnakes<float> snakes,
-                             float* __restrict__ out, unsigned char* __restrict__ marks) {
+                             float* __restrict__ out, unsigned char* __restrict__ marks,
+                             const __grid_constant__ UnitAverage average) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr int kChannels = Shape::kChannels;
+  constexpr bool kMayAverage = kKind != UnitKind::snake;
   const auto [memory, layout, thread, warp, lane] = unit_thread<Shape>(tiling);
   const auto blocks = static_cast<unsigned>(tiling.blocks);
   const UnitWeights<Shape> weights(tiling, packed.weights[0], packed.weights[1],
@@ -82,6 +84,8 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
         small += source.store(tiling, memory + layout.kOperand, scale, lane);
       }
       if (small != 0) atomicAdd(&largest.small[attempt], small);
+      // After the source, which this block waits for; a barrier follows, where the warps are whole again.
+      if constexpr (kMayAverage) prefetch_unit_average(sums, average, block);
       ptx::fence_async_shared();
       synchronize();
       const std::uint32_t most = max(largest.half[0], largest.half[1]);
@@ -113,8 +117,10 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     const bool is_marked = any_of(is_unfit);  // no warp reads the middle any more either
     if (Shape::kWhole && thread == 0 && index + gridDim.x < blocks) weights.copy_whole(layout, 0);
     if (thread == 0) marks[index] = is_marked ? 1 : 0;
-    const std::int64_t sample = static_cast<std::int64_t>(block.sample) * kChannels * tiling.length;
-    sums.store(memory + layout.kOperand, x + sample, out + sample, block.begin, count);
+    // The outputs may replace what they are averaged with, which marked.cuh needs. No branch: lanes would count as apart after
+    // it.
+    store_unit_sums<kMayAverage>(sums, memory + layout.kOperand, UnitSample<Shape>(tiling, x, out, average, block.sample),
+                                 block.begin, is_marked ? 0 : count);
   }
 #endif
 }

@@ -45,14 +45,15 @@ std::shared_ptr<const Buffer> packed_unit_weights(const ResidualUnit& unit, std:
 
 template <UnitKind kKind, int kChannels, int kPasses>
 void launch_unit_kernels(const UnitTiling& tiling, const float* x, const UnitF32Weights& packed,
-                         const UnitSnakes<float>& snakes, float* out, int device, cudaStream_t stream) {
+                         const UnitSnakes<float>& snakes, const UnitAverage& average, float* out, int device,
+                         cudaStream_t stream) {
   using Shape = UnitF32Shape<kChannels, kPasses>;
   using MarkedShape = UnitShape<kChannels, 4, kPasses>;
   const Buffer marks(static_cast<std::size_t>(tiling.blocks), device);
   const auto run = [&](auto* kernel, std::int64_t grid, int shared_bytes) {
     allow_shared_memory(kernel, shared_bytes, 100);
     launch_behind(kernel, static_cast<unsigned>(grid), Shape::kThreads, static_cast<std::size_t>(shared_bytes), stream, tiling,
-                  x, packed, snakes, out, marks.as<unsigned char>());
+                  x, packed, snakes, out, marks.as<unsigned char>(), average);
     check_launch("residual unit of f32");
   };
   if constexpr (Shape::kMayBeWhole) {
@@ -68,7 +69,7 @@ void launch_unit_kernels(const UnitTiling& tiling, const float* x, const UnitF32
 /// Computes the unit, tiled for kPasses, on `stream`.
 template <int kChannels, int kPasses>
 void launch_unit(const ResidualUnit& unit, const UnitTiling& tiling, const float* x, const std::array<UnitConv, 2>& convs,
-                 float* out, int device, cudaStream_t stream) {
+                 const UnitAverage& average, float* out, int device, cudaStream_t stream) {
   UnitF32Weights packed{};
   UnitSnakes<float> snakes{};
   std::array<std::shared_ptr<const Buffer>, 2> held;
@@ -83,18 +84,21 @@ void launch_unit(const ResidualUnit& unit, const UnitTiling& tiling, const float
     snakes.alpha[i] = static_cast<const float*>(convs[i].alpha), snakes.beta[i] = static_cast<const float*>(convs[i].beta);
   }
   if (tiling.kind == UnitKind::snake)
-    launch_unit_kernels<UnitKind::snake, kChannels, kPasses>(tiling, x, packed, snakes, out, device, stream);
+    launch_unit_kernels<UnitKind::snake, kChannels, kPasses>(tiling, x, packed, snakes, average, out, device, stream);
   else if constexpr (kChannels % 96 != 0)  // what make_unit_tiling() offers
     tiling.kind == UnitKind::plain
-        ? launch_unit_kernels<UnitKind::plain, kChannels, kPasses>(tiling, x, packed, snakes, out, device, stream)
-        : launch_unit_kernels<UnitKind::any, kChannels, kPasses>(tiling, x, packed, snakes, out, device, stream);
+        ? launch_unit_kernels<UnitKind::plain, kChannels, kPasses>(tiling, x, packed, snakes, average, out, device, stream)
+        : launch_unit_kernels<UnitKind::any, kChannels, kPasses>(tiling, x, packed, snakes, average, out, device, stream);
 }
 
 /// The same for unit.C channels.
 template <int kPasses>
 void launch_unit_of_channels(const ResidualUnit& unit, const UnitTiling& tiling, const float* x,
-                             const std::array<UnitConv, 2>& convs, float* out, int device, cudaStream_t stream) {
-  const auto run = [&]<int kChannels>() { launch_unit<kChannels, kPasses>(unit, tiling, x, convs, out, device, stream); };
+                             const std::array<UnitConv, 2>& convs, const UnitAverage& average, float* out, int device,
+                             cudaStream_t stream) {
+  const auto run = [&]<int kChannels>() {
+    launch_unit<kChannels, kPasses>(unit, tiling, x, convs, average, out, device, stream);
+  };
   switch (unit.C) {
     case 32:
       return run.template operator()<32>();

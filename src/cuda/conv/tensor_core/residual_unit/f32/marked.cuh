@@ -43,9 +43,10 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     f32_residual_unit_marked_kernel(const __grid_constant__ UnitTiling tiling, const float* __restrict__ x,
                                     const __grid_constant__ UnitF32Weights packed,
                                     const __grid_constant__ UnitSnakes<float> snakes, float* __restrict__ out,
-                                    const unsigned char* __restrict__ marks) {
+                                    const unsigned char* __restrict__ marks, const __grid_constant__ UnitAverage average) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr int kChannels = Shape::kChannels;
+  constexpr bool kMayAverage = kKind != UnitKind::snake;
   const auto [memory, layout, thread, warp, lane] = unit_thread<Shape>(tiling);
   const auto blocks = static_cast<unsigned>(tiling.blocks);
   wait_for_grid_before();
@@ -111,8 +112,8 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     multiply_marked(products, 1, memory, has_infinity, sums);
     sums.finish(channels + kChannels, scale.inverse, scale.lower);
     synchronize();  // no warp reads the middle any more
-    const std::int64_t sample = static_cast<std::int64_t>(block.sample) * kChannels * tiling.length;
-    sums.store(memory + layout.kOperand, x + sample, out + sample, block.begin, min(tiling.tile, tiling.length - block.begin));
+    store_unit_sums<kMayAverage>(sums, memory + layout.kOperand, UnitSample<Shape>(tiling, x, out, average, block.sample),
+                                 block.begin, min(tiling.tile, tiling.length - block.begin));
   }
 #endif
 }

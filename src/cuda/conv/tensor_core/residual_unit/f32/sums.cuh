@@ -12,8 +12,27 @@
 #include "cuda/conv/tensor_core/residual_unit/sums.cuh"
 #include "cuda/ptx/load.cuh"
 #include "cuda/ptx/mbarrier.cuh"
+#include "cuda/ptx/opaque.cuh"
+#include "cuda/ptx/prefetch.cuh"
 
 namespace polyphase::cuda::tensor_core {
+
+/// What a sample's outputs are stored with: x, the outputs, and what they are averaged with if that is not null.
+template <class Shape>
+struct UnitSample {
+  const float* __restrict__ x;
+  float* __restrict__ out;
+  const UnitAverage& average;
+  const float* __restrict__ other;
+
+  __device__ __forceinline__ UnitSample(const UnitTiling& tiling, const float* all_x, float* all_out, const UnitAverage& of,
+                                        int sample)
+      : average(of) {
+    const std::int64_t first = static_cast<std::int64_t>(sample) * Shape::kChannels * tiling.length;
+    x = all_x + first, out = all_out + first;
+    other = of.other != nullptr ? static_cast<const float*>(of.other) + first : nullptr;
+  }
+};
 
 /// Four numbers of a sample from number `at` on, by an offset of 32 bits.
 __device__ __forceinline__ const float4* four_at(const float* sample, std::uint32_t at) {
@@ -53,6 +72,7 @@ template <class Shape>
 struct UnitF32SumsOfChannels : UnitSumsOfChannels<__half, Shape> {
   using Base = UnitSumsOfChannels<__half, Shape>;
   using Base::channel, Base::first, Base::kSums, Base::lane, Base::sums, Base::tiling, Base::to_middle;
+  static constexpr int kChannels = Shape::kChannels;
   static constexpr int kColumns = 32, kPitch = kColumns + 8;  // of what a warp stages at a time
   int warp;
 
@@ -132,24 +152,31 @@ struct UnitF32SumsOfChannels : UnitSumsOfChannels<__half, Shape> {
     for (int i = 0; i < kSums; ++i)
       to[i / 2 % 2 * 8 * tiling.pitch + i / 4 * 32 + i % 2 * 4] = MarkedNumber<Shape>::of(sums[i] * scale);
   }
-  /// out = sums + x for `count` outputs from `begin` on of a sample's rows. `staged`: the operand's memory, which no warp
-  /// reads.
-  __device__ __forceinline__ void store(unsigned char* staged, const float* __restrict__ x, float* __restrict__ out, int begin,
-                                        int count) const {
+  /// Asks for what store() averages with.
+  __device__ __forceinline__ void prefetch(const float* other, int begin, int count) const {
+    const Rows rows(*this, begin);
+#pragma unroll
+    for (int part = 0; part < Base::kPositions / kColumns; ++part)
+#pragma unroll
+      for (int r = 0; r < 4; ++r)
+        ptx::prefetch_l2(four_at(other, rows.place(part, r)), lane % 8 == 0 && first + part * kColumns < count);  // 128 bytes
+  }
+  /// out = sums + x for `count` outputs from `begin` on of a sample's rows; kAverages: averaged. `staged`: the operand's
+  /// memory, which no warp reads.
+  template <bool kAverages>
+  __device__ __forceinline__ void store(unsigned char* staged, const UnitSample<Shape>& sample, int begin, int count) const {
     float* const own = reinterpret_cast<float*>(staged) + warp * 16 * kPitch;
-    const int row = lane / 8, column = lane % 8 * 4;
-    const auto length = static_cast<std::uint32_t>(tiling.length);
-    const std::uint32_t at =
-        static_cast<std::uint32_t>(channel + row) * length + static_cast<std::uint32_t>(begin + first + column);
-    const auto place = [&](int part, int r) {
-      return at + static_cast<std::uint32_t>(4 * r) * length + static_cast<std::uint32_t>(part * kColumns);
-    };
+    const Rows rows(*this, begin);
 #pragma unroll
     for (int part = 0; part < Base::kPositions / kColumns; ++part) {
-      const bool exists = first + part * kColumns + column < count;
-      float4 added[4];
+      const bool exists = first + part * kColumns + rows.column < count;
+      float4 added[4], other[4];
 #pragma unroll
-      for (int r = 0; r < 4; ++r) added[r] = ptx::load_or_zero(four_at(x, place(part, r)), exists);
+      for (int r = 0; r < 4; ++r) added[r] = ptx::load_or_zero(four_at(sample.x, rows.place(part, r)), exists);
+      if constexpr (kAverages) {
+#pragma unroll
+        for (int r = 0; r < 4; ++r) other[r] = ptx::load_or_zero(four_at(sample.other, rows.place(part, r)), exists);
+      }
 #pragma unroll
       for (int i = 0; i < 16; i += 2) {
         const int from = part * 16 + i;
@@ -159,20 +186,38 @@ struct UnitF32SumsOfChannels : UnitSumsOfChannels<__half, Shape> {
       __syncwarp();
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
-        const float4 sum = *reinterpret_cast<const float4*>(own + (row + 4 * r) * kPitch + column);
-        if (exists)
-          __stcs(four_at(out, place(part, r)),
-                 make_float4(added[r].x + sum.x, added[r].y + sum.y, added[r].z + sum.z, added[r].w + sum.w));
+        const float4 sum = *reinterpret_cast<const float4*>(own + (rows.row + 4 * r) * kPitch + rows.column);
+        float4 y = make_float4(added[r].x + sum.x, added[r].y + sum.y, added[r].z + sum.z, added[r].w + sum.w);
+        if constexpr (kAverages) y = averaged(sample.average, other[r], y);
+        if (exists) __stcs(four_at(sample.out, rows.place(part, r)), y);
       }
       __syncwarp();
     }
   }
+
+ private:
+  /// A lane's places in a part of what a warp stores: four of each of four rows.
+  struct Rows {
+    int row, column;
+    std::uint32_t length, at;
+    __device__ __forceinline__ Rows(const UnitF32SumsOfChannels& sums, int begin)
+        : length(static_cast<std::uint32_t>(sums.tiling.length)) {
+      int own = sums.lane;
+      ptx::opaque(own);  // else the places are computed early, and take registers from the products
+      row = own / 8, column = own % 8 * 4;
+      at = static_cast<std::uint32_t>(sums.channel + row) * length + static_cast<std::uint32_t>(begin + sums.first + column);
+    }
+    [[nodiscard]] __device__ __forceinline__ std::uint32_t place(int part, int r) const {
+      return at + static_cast<std::uint32_t>(4 * r) * length + static_cast<std::uint32_t>(part * kColumns);
+    }
+  };
 };
 
 template <class Shape>
 struct UnitF32SumsOfPositions : UnitSumsOfPositions<__half, Shape> {
   using Base = UnitSumsOfPositions<__half, Shape>;
   using Base::kBlocks, Base::kSteps, Base::first, Base::position, Base::lane, Base::sums, Base::tiling, Base::to_middle;
+  static constexpr int kChannels = Shape::kChannels;
   static constexpr int kOfBlock = Shape::kChannels / 2, kSums = kBlocks * kOfBlock;
   static constexpr int kPitch = 64 + 4;  // of a channel of what a warpgroup stages at a time
   int warp;
@@ -268,46 +313,97 @@ struct UnitF32SumsOfPositions : UnitSumsOfPositions<__half, Shape> {
         *reinterpret_cast<float2*>(to + (i / 4 * 2 * tiling.pitch + block * 64 + i / 2 % 2 * 8) * 4) =
             make_float2(Number::of(sums[block][i] * scale), Number::of(sums[block][i + 1] * scale));
   }
-  __device__ __forceinline__ void store(unsigned char* staged, const float* __restrict__ x, float* __restrict__ out, int begin,
-                                        int count) const {
-    constexpr int kAtOnce = 32;  // channels
-    const int group = warp / 4, thread = warp % 4 * 32 + lane, row = thread / 16, column = thread % 16 * 4;
+  __device__ __forceinline__ void prefetch(const float* other, int begin, int count) const {
+    const Rows rows(*this, begin);
+#pragma unroll
+    for (int part = 0; part < Rows::kParts; ++part)
+#pragma unroll
+      for (int r = 0; r < Rows::kRows; ++r)
+        ptx::prefetch_l2(four_at(other, rows.place(part, r)), lane % 8 == 0 && rows.exists(part, count));  // 128 bytes
+  }
+  template <bool kAverages>
+  __device__ __forceinline__ void store(unsigned char* staged, const UnitSample<Shape>& sample, int begin, int count) const {
+    const int group = warp / 4;
     float* const own = reinterpret_cast<float*>(staged) + group * kAtOnce * kPitch;
     const auto synchronize = [&] { ptx::named_barrier(2 + group, 128); };
-    constexpr int kRows = 4, kTimes = Shape::kChannels / kAtOnce, kParts = kBlocks * kTimes;
-    const auto exists = [&](int part) { return first + part / kTimes * 64 + column < count; };
-    const auto length = static_cast<std::uint32_t>(tiling.length);
-    const auto place = [&](int part, int r) {
-      return static_cast<std::uint32_t>(part % kTimes * kAtOnce + row + 8 * r) * length +
-             static_cast<std::uint32_t>(begin + first + part / kTimes * 64 + column);
-    };
-    float4 added[2][kRows];
+    const Rows rows(*this, begin);
+    float4 added[2][Rows::kRows];
     const auto load = [&](int part) {
 #pragma unroll
-      for (int r = 0; r < kRows; ++r) added[part % 2][r] = exists(part) ? __ldg(four_at(x, place(part, r))) : float4{};
+      for (int r = 0; r < Rows::kRows; ++r)
+        added[part % 2][r] = rows.exists(part, count) ? __ldg(four_at(sample.x, rows.place(part, r))) : float4{};
     };
     load(0);
 #pragma unroll
-    for (int part = 0; part < kParts; ++part) {
-      if (part + 1 < kParts) load(part + 1);
+    for (int part = 0; part < Rows::kParts; ++part) {
+      if (part + 1 < Rows::kParts) load(part + 1);
+      float4 other[Rows::kRows];
+      if constexpr (kAverages) {
+#pragma unroll
+        for (int r = 0; r < Rows::kRows; ++r)
+          other[r] = rows.exists(part, count) ? __ldg(four_at(sample.other, rows.place(part, r))) : float4{};
+      }
 #pragma unroll
       for (int i = 0; i < 16; ++i)
         own[(i / 4 * 8 + 2 * (lane % 4) + i % 2) * kPitch + warp % 4 * 16 + lane / 4 + i / 2 % 2 * 8] =
-            sums[part / kTimes][part % kTimes * 16 + i];
+            sums[part / Rows::kTimes][part % Rows::kTimes * 16 + i];
       synchronize();
 #pragma unroll
-      for (int r = 0; r < 4; ++r) {
-        const float4 sum = *reinterpret_cast<const float4*>(own + (row + 8 * r) * kPitch + column);
+      for (int r = 0; r < Rows::kRows; ++r) {
+        const float4 sum = *reinterpret_cast<const float4*>(own + (rows.row + 8 * r) * kPitch + rows.column);
         const float4 add = added[part % 2][r];
-        if (exists(part))
-          __stcs(four_at(out, place(part, r)), make_float4(add.x + sum.x, add.y + sum.y, add.z + sum.z, add.w + sum.w));
+        float4 y = make_float4(add.x + sum.x, add.y + sum.y, add.z + sum.z, add.w + sum.w);
+        if constexpr (kAverages) y = averaged(sample.average, other[r], y);
+        if (rows.exists(part, count)) __stcs(four_at(sample.out, rows.place(part, r)), y);
       }
       synchronize();
     }
   }
+
+ private:
+  static constexpr int kAtOnce = 32;  // channels
+  /// A thread's places in a part of what a warpgroup stores: four of each of kRows rows.
+  struct Rows {
+    static constexpr int kRows = 4, kTimes = Shape::kChannels / kAtOnce, kParts = kBlocks * kTimes;
+    int first, row, column;
+    std::uint32_t length, begin;
+    __device__ __forceinline__ Rows(const UnitF32SumsOfPositions& sums, int of_block)
+        : first(sums.first), length(static_cast<std::uint32_t>(sums.tiling.length)) {
+      int own = sums.lane;
+      ptx::opaque(own);  // as above
+      row = (sums.warp % 4 * 32 + own) / 16, column = own % 16 * 4;
+      begin = static_cast<std::uint32_t>(of_block + first + column);
+    }
+    [[nodiscard]] __device__ __forceinline__ bool exists(int part, int count) const {
+      return first + part / kTimes * 64 + column < count;
+    }
+    [[nodiscard]] __device__ __forceinline__ std::uint32_t place(int part, int r) const {
+      return static_cast<std::uint32_t>(part % kTimes * kAtOnce + row + 8 * r) * length + begin +
+             static_cast<std::uint32_t>(part / kTimes * 64);
+    }
+  };
 };
 
 template <class Shape>
 using UnitF32Sums = std::conditional_t<Shape::kOfPositions, UnitF32SumsOfPositions<Shape>, UnitF32SumsOfChannels<Shape>>;
+
+/// Stores `count` outputs of a block from `begin` on.
+template <bool kMayAverage, class Sums, class Shape>
+__device__ __forceinline__ void store_unit_sums(const Sums& sums, unsigned char* staged, const UnitSample<Shape>& sample,
+                                                int begin, int count) {
+  if constexpr (kMayAverage) {
+    if (sample.other != nullptr) return sums.template store<true>(staged, sample, begin, count);
+  }
+  sums.template store<false>(staged, sample, begin, count);
+}
+
+/// Asks for what the outputs of a block are averaged with.
+template <class Sums>
+__device__ __forceinline__ void prefetch_unit_average(const Sums& sums, const UnitAverage& average, const UnitBlock& block) {
+  if (average.other == nullptr) return;
+  const UnitTiling& tiling = sums.tiling;
+  const std::int64_t sample = static_cast<std::int64_t>(block.sample) * Sums::kChannels * tiling.length;
+  sums.prefetch(static_cast<const float*>(average.other) + sample, block.begin, min(tiling.tile, tiling.length - block.begin));
+}
 
 }  // namespace polyphase::cuda::tensor_core

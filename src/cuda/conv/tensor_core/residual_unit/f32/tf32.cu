@@ -6,8 +6,9 @@
 namespace polyphase::cuda::tensor_core {
 
 void tf32_residual_unit(const ResidualUnit& unit, const UnitTiling& tiling, const float* x,
-                        const std::array<UnitConv, 2>& convs, float* out, int device, cudaStream_t stream) {
-  launch_unit_of_channels<1>(unit, tiling, x, convs, out, device, stream);
+                        const std::array<UnitConv, 2>& convs, const UnitAverage& average, float* out, int device,
+                        cudaStream_t stream) {
+  launch_unit_of_channels<1>(unit, tiling, x, convs, average, out, device, stream);
 }
 
 }  // namespace polyphase::cuda::tensor_core

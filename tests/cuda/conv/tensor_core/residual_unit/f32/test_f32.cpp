@@ -13,6 +13,11 @@
 #include <vector>
 
 #include "../unit_operands.hpp"
+#include "layers/activations.hpp"
+#include "layers/containers/branches.hpp"
+#include "layers/containers/residual.hpp"
+#include "layers/containers/sequential.hpp"
+#include "layers/conv1d.hpp"
 #include "ops/activations.hpp"
 #include "support/reduced.hpp"
 #include "support/skip.hpp"
@@ -292,6 +297,68 @@ TEST_CASE("residual unit of f32: NaN and infinity reach what reads them, and not
   }
 }
 
+// Also of blocks that a second kernel computes again.
+TEST_CASE("residual unit of f32: an average with other numbers has the bits of average_of()") {
+  if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
+  struct Case {
+    std::int64_t C, K, L, N;
+  };
+  const auto quieten = [](std::vector<double>& x) {
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] *= i % 3000 < 1500 ? 1.0 : i % 2 == 0 ? 1e-9 : 1e-30;
+  };
+  for (const Precision precision : kPrecisions)
+    for (const Case& c : thinned(std::vector<Case>{{32, 3, 504, 140},
+                                                   {32, 11, 1000, 70},
+                                                   {64, 3, 5000, 20},
+                                                   {64, 11, 248, 140},
+                                                   {128, 3, 744, 50},
+                                                   {128, 11, 2000, 20}}))
+      for (const bool is_quiet : {false, true}) {
+        CAPTURE(precision);
+        CAPTURE(c.C);
+        CAPTURE(c.K);
+        CAPTURE(c.L);
+        CAPTURE(is_quiet);
+        check_averages(unit_of(precision, c.N, c.C, c.L, c.K, 3),
+                       is_quiet ? quieten : std::function<void(std::vector<double>&)>());
+      }
+}
+
+// Some blocks of the first branch's sum are replaced by the second kernel.
+TEST_CASE(
+    "residual unit of f32: branches of large tensors add in halves of a batch, with the same bits in three tensors of memory") {
+  if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
+  if (is_reduced()) SKIP_TEST("takes gigabytes");
+  const DeviceGuard on_gpu(Device::cuda(0));
+  const NoGradGuard no_grad;
+  const auto branch = [](std::int64_t kernel) {
+    const auto conv = [&](std::int64_t dilation) {
+      return Conv1d({.in_channels = 32,
+                     .out_channels = 32,
+                     .kernel_size = kernel,
+                     .padding = kernel / 2 * dilation,
+                     .dilation = dilation});
+    };
+    const auto unit = [&](std::int64_t d) { return Residual(LeakyReLU(0.1), conv(d), LeakyReLU(0.1), conv(1)); };
+    return std::make_shared<Sequential>(unit(1), unit(3), unit(5));
+  };
+  const std::vector<std::shared_ptr<Module>> modules{branch(3), branch(7), branch(11)};
+  Tensor x = Tensor::randn({2, 32, 1200000});
+  x.narrow(2, 100000, 100000) *= 1e-9;
+  std::vector<Tensor> alone;
+  for (const auto& module : modules) alone.push_back((*module)(x).cpu());
+  const Tensor apart = average_of(alone, 3, Activation::leaky_relu, 0.1);
+  alone.clear();
+  Allocator& allocator = backend_of(x.device()).allocator();
+  allocator.reset_peak();
+  const std::size_t before = allocator.stats().live_bytes;
+  const Tensor y = layers::forward_branches("net", modules, std::move(x), layers::BranchSum::mean,
+                                            {.activation = Activation::leaky_relu, .slope = 0.1});
+  const std::size_t of_tensor = y.storage().bytes();
+  CHECK(allocator.stats().peak_bytes - before < of_tensor * 9 / 4);  // and x
+  CHECK(f64_values(y) == f64_values(apart));
+}
+
 TEST_CASE("residual unit of f32: ReLU makes zeros of negative infinity") {
   if (!has_kernel()) SKIP_TEST("no GPU with code for sm_90a");
   for (const Precision precision : kPrecisions)
@@ -321,7 +388,7 @@ TEST_CASE("residual unit of f32: residual_unit() uses it but in ieee, and a reco
     const Tensor out = Tensor::empty_like(x);
     ResidualUnit unit = unit_of(precision, 140, 64, 256, 3, 1);
     unit.slope = {1, 1};
-    REQUIRE(backend_of(x.device()).residual_unit(unit, x, {{{w1, b}, {w2, b}}}, out));
+    REQUIRE(backend_of(x.device()).residual_unit(unit, x, {{{w1, b}, {w2, b}}}, {}, out));
     CHECK(f64_values(run()) == f64_values(out));
     CHECK(f64_values(out) != in_steps);
   }
