@@ -61,22 +61,27 @@ Raises ShapeError, DTypeError, DeviceError, NotImplemented.)");
       "residual_unit",
       [](const Tensor& x, const Tensor& weight1, const Tensor* bias1, const Tensor& weight2, const Tensor* bias2,
          const std::pair<std::int64_t, std::int64_t>& dilation, Activation activation, double slope, double scale,
-         const Tensor* alpha1, const Tensor* beta1, const Tensor* alpha2, const Tensor* beta2) {
+         const Tensor* alpha1, const Tensor* beta1, const Tensor* alpha2, const Tensor* beta2, const Tensor* other,
+         double divisor) {
         const ConvInputOptions input1{activation, slope, or_undefined(alpha1), or_undefined(beta1)};
         const ConvInputOptions input2{activation, slope, or_undefined(alpha2), or_undefined(beta2)};
-        return residual_unit(x, {weight1, or_undefined(bias1), dilation.first, input1},
-                             {weight2, or_undefined(bias2), dilation.second, input2}, scale);
+        const UnitConv1d first{weight1, or_undefined(bias1), dilation.first, input1};
+        const UnitConv1d second{weight2, or_undefined(bias2), dilation.second, input2};
+        if (other == nullptr) return residual_unit(x, first, second, scale);
+        return residual_unit(x, first, second, scale, {*other, divisor});
       },
       "x"_a, "weight1"_a, "bias1"_a.none(), "weight2"_a, "bias2"_a.none(), nb::kw_only(), "dilation"_a = std::pair(1, 1),
       "activation"_a = "leaky_relu", "slope"_a = 0.01, "scale"_a = 1.0, "alpha1"_a.none() = nb::none(),
-      "beta1"_a.none() = nb::none(), "alpha2"_a.none() = nb::none(), "beta2"_a.none() = nb::none(), kUnlocked,
-      R"(x + scale*conv2(activation2(conv1(activation1(x)))), the residual unit of HiFi-GAN, or of DAC with snake; both convolutions
-keep the length.
+      "beta1"_a.none() = nb::none(), "alpha2"_a.none() = nb::none(), "beta2"_a.none() = nb::none(),
+      "other"_a.none() = nb::none(), "divisor"_a = 1.0, kUnlocked,
+      R"(y = x + scale*conv2(activation2(conv1(activation1(x)))), the residual unit of HiFi-GAN, or of DAC with snake; both
+convolutions keep the length. With other, of y's shape: (other + y)/divisor, as the last unit of a branch adds the branches before.
 
 x (N, C, L) or (C, L), weights (C, C, K) with an even dilation*(K - 1), biases (C) or None; dilation of the first and the
 second; activation of both none, relu, leaky_relu (slope) or snake (alpha1, beta1 and alpha2, beta2 (C)). One kernel computes it
-on GPUs of compute capability 9.0 in f16 and bf16, with 32, 64 or 128 channels, with snake also 96 or 192, scale 1 and without
-gradients; it adds in another order than the steps and rounds the sum once. Differentiable.
+on GPUs of compute capability 9.0 in f32 (with snake and 96 or 192 channels only in tf32), f16 and bf16, with 32, 64 or 128
+channels, with snake also 96 or 192, scale 1 and without gradients; it adds in another order than the steps and rounds the sum
+once. Differentiable.
 Raises ShapeError, DTypeError, DeviceError, Error.)");
 }
 

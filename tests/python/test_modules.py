@@ -207,6 +207,15 @@ def test_a_residual_unit_with_snake_is_its_steps():
     assert (unit.numpy() == steps.numpy()).all()
 
 
+def test_a_residual_unit_averages_with_another_tensor():
+    x, other, w1, w2 = pp.randn((2, 4, 16)), pp.randn((2, 4, 16)), pp.randn((4, 4, 3)), pp.randn((4, 4, 3))
+    unit = pp.residual_unit(x, w1, None, w2, None)
+    assert (pp.residual_unit(x, w1, None, w2, None, other=other, divisor=3.0).numpy() == ((other + unit) / 3.0).numpy()).all()
+    assert (pp.residual_unit(x, w1, None, w2, None, other=other).numpy() == (other + unit).numpy()).all()
+    with pytest.raises(pp.ShapeError):
+        pp.residual_unit(x, w1, None, w2, None, other=pp.randn((2, 4, 8)))
+
+
 def test_layers_of_an_lstm_are_single_layers():
     def weights(channels):
         return pp.randn((12, channels)), pp.randn((12, 3)), pp.randn((12,)), None
