@@ -1,12 +1,14 @@
 # shellcheck shell=bash disable=SC2154,SC2086  # read by tools/gpu_check.sh, which sources this file and sets its variables
 # The part bench: the library's benchmarks, and PyTorch on the same problems.
 
+# is_asked NAME: whether --match selects the check.
+is_asked() { [[ $1 =~ $match ]] && found=yes; }
+
 # bench NAME LIMIT RESULT COMMAND...: a benchmark that writes the file RESULT, which may exist although the benchmark failed.
 bench() {
   local name=$1 limit=$2 result=$3
   shift 3
-  [[ $name =~ $match ]] || return 0
-  found=yes
+  is_asked "$name" || return 0
   rm -f "$result"
   run bench "$name" "$limit" "$@" || true
 }
@@ -15,8 +17,7 @@ bench() {
 peer() {
   local name="PyTorch, $1" limit=$2 result=$3
   shift 3
-  [[ $name =~ $match ]] || return 0
-  found=yes
+  is_asked "$name" || return 0
   run bench "$name" "$limit" "$@" "$result" || true
 }
 
@@ -65,10 +66,7 @@ part_bench() {
     bench "conv_transpose1d tf32, the sm_80 path" $((seconds / 10 + 40)) "$mma" env POLYPHASE_TENSOR_CORE=sm80 $table \
       --precisions tf32 --directions forward --algorithms tensor_core --time-budget $((seconds / 10)) --shapes A,B,C,rest --json "$mma"
   fi
-  if [[ networks =~ $match ]]; then
-    found=yes
-    time_networks bench $((seconds / 2))
-  fi
+  if is_asked networks; then time_networks bench $((seconds / 2)); fi
   bench "data_independence" $((seconds / 2 + 90)) "$data" $build/bench/data_independence "${data_options[@]}" --json "$data"
   if has_torch; then
     peer training_step 60 "$step" python3 bench/peers_torch_step.py

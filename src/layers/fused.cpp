@@ -137,7 +137,13 @@ UnitConv1d unit_conv_of(const Module& before, const Module& module) {
   return {conv->weight(), conv->bias(), conv->options().dilation, {read.activation, read.slope, read.alpha, read.beta}};
 }
 
-/// residual_unit() of a Residual's modules, which is_unit() allows.
+/// `module` as a Residual that residual_unit() computes; null if it is none.
+Residual* unit_of(Module& module) {
+  auto* residual = exactly<Residual>(module);
+  return residual != nullptr && is_unit(residual->block().modules()) ? residual : nullptr;
+}
+
+/// Convolution i of the modules of a unit.
 UnitConv1d unit_conv_of(Modules modules, std::size_t i) { return unit_conv_of(*modules[2 * i], *modules[2 * i + 1]); }
 
 /// residual + scale*(all modules applied to x).
@@ -206,9 +212,8 @@ Tensor forward_residual(Modules modules, Tensor x, double scale) {
 const Module* adding_convolution(Module& branch) {
   if (const auto* inner = exactly<Sequential>(branch))
     return inner->modules().empty() ? nullptr : adding_convolution(*inner->modules().back());
-  auto* residual = exactly<Residual>(branch);
-  const bool is_last_unit = residual != nullptr && is_unit(residual->block().modules());
-  return is_last_unit ? residual->block().modules()[3].get() : nullptr;
+  Residual* const unit = unit_of(branch);
+  return unit != nullptr ? unit->block().modules()[3].get() : nullptr;
 }
 
 bool is_of_units(Module& module) {
@@ -216,8 +221,7 @@ bool is_of_units(Module& module) {
     const Modules modules = inner->modules();
     return std::all_of(modules.begin(), modules.end(), [](const auto& one) { return is_of_units(*one); });
   }
-  auto* residual = exactly<Residual>(module);
-  return residual != nullptr && is_unit(residual->block().modules());
+  return unit_of(module) != nullptr;
 }
 
 Averaged forward_averaged(Module& module, Tensor x, const AverageWith& average, bool replaces_other) {
@@ -230,13 +234,13 @@ Averaged forward_averaged(Module& module, Tensor x, const AverageWith& average, 
     }
     return {std::move(x)};
   }
-  auto* residual = exactly<Residual>(module);
-  if (residual == nullptr || !is_unit(residual->block().modules())) return {forward_one(module, std::move(x))};
-  const Modules modules = residual->block().modules();
-  const std::array convs{unit_conv_of(modules, 0), unit_conv_of(modules, 1)};
-  if (Tensor y = ops::unit_in_one_kernel(x, convs, residual->scale(), average, replaces_other); y.defined())
-    return {std::move(y), true};
-  return {forward_residual(modules, std::move(x), residual->scale())};
+  if (Residual* const unit = unit_of(module)) {
+    const Modules modules = unit->block().modules();
+    const std::array convs{unit_conv_of(modules, 0), unit_conv_of(modules, 1)};
+    Tensor y = ops::unit_in_one_kernel(x, convs, unit->scale(), average, replaces_other);
+    if (y.defined()) return {std::move(y), true};
+  }
+  return {forward_one(module, std::move(x))};
 }
 
 }  // namespace polyphase::layers

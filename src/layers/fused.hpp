@@ -52,7 +52,8 @@ struct Pass {
 /// A module's result, or its average with another one's.
 struct Averaged {
   Tensor y;
-  bool is_averaged = false;  ///< or, without another one, whether y has memory of its own
+  /// Whether the kernel of the last unit made y: averaged if there is another result, else in memory of its own.
+  bool is_of_kernel = false;
 };
 /// forward_one(), and in the same kernel average_of({average.other, y}, ...) if the last pass is a residual_unit() that can.
 /// With replaces_other that result replaces average.other, which is contiguous.

@@ -170,7 +170,7 @@ TEST_CASE("branches of residual units, and the convolution that adds the branche
   const Tensor x = random_f64({1, 4, 9}), other = random_f64({1, 4, 9});
   units.to(DType::f64);
   const layers::Averaged got = layers::forward_averaged(units, x, {other});
-  CHECK_FALSE(got.is_averaged);
+  CHECK_FALSE(got.is_of_kernel);
   CHECK(max_difference(got.y, units(x)) == 0);
 }
 

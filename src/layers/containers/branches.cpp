@@ -70,7 +70,7 @@ void add_in_halves(Module& module, const Tensor& x, const Tensor& total) {
   for (const auto& [first, count] : {std::pair{std::int64_t{0}, half}, std::pair{half, rows - half}}) {
     Tensor sum = total.narrow(0, first, count);
     const Averaged next = forward_averaged(module, x.narrow(0, first, count), {sum}, true);
-    if (!next.is_averaged) sum.copy_(average_of(std::array{sum, next.y}, 1));
+    if (!next.is_of_kernel) sum.copy_(average_of(std::array{sum, next.y}, 1));
   }
 }
 
@@ -93,9 +93,9 @@ Tensor forward_in_turn(const char* name, Modules modules, Tensor x, BranchSum ki
     if (is_single) average.other = results[0];
     if (is_last) average = {average.other, divisor_of(kind, modules.size()), output.activation, output.slope};
     Averaged next = forward_averaged(*modules[i], std::move(own), average);
-    if (is_single && is_last && next.is_averaged) return std::move(next.y);
-    if (next.is_averaged) results.clear();
-    owns_memory = next.is_averaged;
+    if (is_single && is_last && next.is_of_kernel) return std::move(next.y);
+    if (next.is_of_kernel) results.clear();
+    owns_memory = next.is_of_kernel;
     results.push_back(std::move(next.y));
   }
   return combined(name, results, modules.size(), kind, output);

@@ -114,10 +114,19 @@ Tensor ops::unit_in_one_kernel(const Tensor& x, const std::array<UnitConv1d, 2>&
   return out;
 }
 
+namespace {
+
+// The unit of checked arguments.
+Tensor computed(const Tensor& x, const UnitConv1d& first, const UnitConv1d& second, double scale) {
+  const Tensor y = ops::unit_in_one_kernel(x, {first, second}, scale, {});
+  return y.defined() ? y : in_steps(x, first, second, scale);
+}
+
+}  // namespace
+
 Tensor residual_unit(const Tensor& x, const UnitConv1d& first, const UnitConv1d& second, double scale) {
   check(x, first, second);
-  if (const Tensor y = ops::unit_in_one_kernel(x, {first, second}, scale, {}); y.defined()) return y;
-  return in_steps(x, first, second, scale);
+  return computed(x, first, second, scale);
 }
 
 Tensor residual_unit(const Tensor& x, const UnitConv1d& first, const UnitConv1d& second, double scale,
@@ -125,7 +134,7 @@ Tensor residual_unit(const Tensor& x, const UnitConv1d& first, const UnitConv1d&
   check(x, first, second);
   ops::require_defined(kName, "average.other", average.other);
   if (const Tensor y = ops::unit_in_one_kernel(x, {first, second}, scale, average); y.defined()) return y;
-  const Tensor y = residual_unit(x, first, second, scale);
+  const Tensor y = computed(x, first, second, scale);
   return average_of(std::array{average.other, y}, average.divisor, average.activation, average.slope);
 }
 

@@ -261,6 +261,7 @@ __device__ __forceinline__ void finish_stored(const Epilogue& epilogue, T* row, 
   }
 }
 
+/// activate_stored_snake(), not inlined: its registers are not the caller's.
 template <class A, class T>
 __device__ __noinline__ void activate_stored_snake_once(const Epilogue& epilogue, T* row, std::int64_t length,
                                                         std::int64_t begin, int count, std::int64_t channel, int thread,
@@ -268,8 +269,8 @@ __device__ __noinline__ void activate_stored_snake_once(const Epilogue& epilogue
   activate_stored_snake<A>(epilogue, row, length, begin, count, channel, thread, threads);
 }
 
-/// The same as the last thing that a kernel does: Snake is a call, which would make a kernel that goes on spill what it needs
-/// then.
+/// finish_stored() as the last thing that a kernel does. Snake alone is a call, which would make a kernel that goes on spill
+/// what it needs then.
 template <class A, class T>
 __device__ __forceinline__ void finish_stored_last(const Epilogue& epilogue, T* row, std::int64_t length, std::int64_t begin,
                                                    int count, std::int64_t channel, int thread, int threads) {

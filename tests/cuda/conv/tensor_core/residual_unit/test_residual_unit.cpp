@@ -255,7 +255,7 @@ TEST_CASE("residual unit: the last units of branches average, with the bits of a
   std::vector<Tensor> alone;
   for (const auto& module : modules) alone.push_back((*module)(x));
   const layers::Averaged next = layers::forward_averaged(*modules[1], x, {alone[0], 1});
-  CHECK(next.is_averaged);
+  CHECK(next.is_of_kernel);
   CHECK(f64_values(next.y) == f64_values(add(alone[0], alone[1])));
   const auto check = [&](layers::BranchSum kind, double divisor, const ConvOutputOptions& output) {
     CHECK(f64_values(layers::forward_branches("net", modules, x, kind, output)) ==
