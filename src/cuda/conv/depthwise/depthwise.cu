@@ -1,6 +1,6 @@
 // Algorithm::depthwise: plans and launches of the general kernels (kernel.cuh, wgrad.cuh), and the choice between them and the
-// tensor-core kernels (band.hpp), the vector kernels (vector.hpp) and those for many rows (rows.cuh) and for dilation
-// (dilated.cu).
+// tensor-core kernels (band.hpp), the vector kernels (vector.hpp) and those for many rows (rows.cuh), for short rows
+// (short_rows.cu) and for dilation (dilated.cu).
 #include "cuda/conv/depthwise/depthwise.hpp"
 
 #include <cuda_bf16.h>
@@ -14,6 +14,7 @@
 #include "cuda/conv/depthwise/band.hpp"
 #include "cuda/conv/depthwise/dilated.hpp"
 #include "cuda/conv/depthwise/rows.hpp"
+#include "cuda/conv/depthwise/short_rows.hpp"
 #include "cuda/conv/depthwise/vector.hpp"
 #include "cuda/conv/depthwise/wgrad.cuh"
 #include "cuda/conv/element.cuh"
@@ -144,8 +145,12 @@ void gather(const ConvProblem& problem, ConvDirection direction, const void* sou
             const SourceSnake& snake, const Epilogue& epilogue, int device, cudaStream_t stream) {
   const bool is_forward = direction == ConvDirection::forward;
   if (problem.N == 0 || problem.C_in == 0 || (is_forward ? problem.L_out : problem.L_in) == 0) return;
+  const bool has_short = has_short_rows(problem, direction);
+  if (!is_forward && has_short && snake.alpha == nullptr)
+    return short_rows_dgrad(problem, source, w, bias, out, epilogue, stream);
   if (has_many_rows(problem, direction)) return rows_dgrad(problem, source, w, bias, out, snake, epilogue, stream);
   if (is_dilated(problem, direction)) return dilated_gather(problem, direction, source, w, bias, out, snake, epilogue, stream);
+  if (is_forward && has_short) return short_rows_forward(problem, source, w, bias, out, epilogue, stream);
   const int sm_count = properties(device).sm_count;
   if (const auto plan = make_band_plan(problem, direction, source, out, sm_count))
     return band_gather(problem, direction, *plan, source, w, bias, out, epilogue, stream);
@@ -167,6 +172,14 @@ void wgrad(const ConvProblem& problem, const void* x, const void* y, void* w, in
     return;
   }
   const int sm_count = properties(device).sm_count;
+  if (has_short_rows(problem, ConvDirection::wgrad)) {
+    const std::int64_t slices = short_rows_slices(problem, sm_count);
+    const Buffer partial(static_cast<std::size_t>(slices * weights) * sizeof(float), device);
+    short_rows_wgrad(problem, x, y, slices, partial.as<float>(), stream);
+    return with_element(problem, ConvDirection::wgrad, [&]<class T>(T*) {
+      if constexpr (!std::is_same_v<T, double>) reduce_slices(partial.as<float>(), weights, slices, static_cast<T*>(w), stream);
+    });
+  }
   const auto band_plan = make_band_plan(problem, ConvDirection::wgrad, y, x, sm_count);
   const auto vector_plan = band_plan ? std::nullopt : make_vector_plan(problem, ConvDirection::wgrad, y, sm_count);
   const Plan plan = band_plan || vector_plan ? Plan{} : make_plan(problem, ConvDirection::wgrad, device);

@@ -9,6 +9,7 @@
 
 #include "cuda/conv/depthwise/band.hpp"
 #include "cuda/conv/depthwise/rows.hpp"
+#include "cuda/conv/depthwise/short_rows.hpp"
 #include "cuda/conv/depthwise/vector.hpp"
 #include "support/cuda_conv_grid.hpp"
 #include "support/skip.hpp"
@@ -143,7 +144,7 @@ TEST_CASE("many rows into one: every number of taps, edge and misalignment, an a
       }
   // As many rows as the rule allows: their weights need more shared memory than a kernel has without asking.
   for (const auto& [K, rows] : {std::pair{1, 2816}, {3, 1024}, {3, 1408}, {9, 938}, {10, 704}, {17, 563}}) {
-    const ConvProblem p = sized({.N = 2, .C_in = 1, .C_out = rows, .L_in = 128, .K = K, .P_l = K / 2, .P_r = (K - 1) / 2});
+    const ConvProblem p = sized({.N = 2, .C_in = 1, .C_out = rows, .L_in = 260, .K = K, .P_l = K / 2, .P_r = (K - 1) / 2});
     CHECK(cuda::depthwise::has_many_rows(p, ConvDirection::dgrad));
     check_dgrad_bits<float>(p, 0);
     check_dgrad_bits<Half>(p, 0);
@@ -168,6 +169,54 @@ TEST_CASE("many rows into one: every number of taps, edge and misalignment, an a
   for (std::int64_t i = 0; i < got.size(); ++i) wrong += got[i] != (plain[i] > 0 ? plain[i] : plain[i] * 0.5F);
   CHECK(wrong == 0);
   CHECK(plain.norm() > 0);
+}
+
+TEST_CASE("short rows, many for each of x: every number of taps, edge and misalignment, an activation") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  int turn = 0;
+  for (std::int64_t K = 1; K <= 18; ++K)  // one more than the rule allows
+    for (const std::int64_t L_in : {1, 2, 10, 33, 128, 254, 258}) {
+      if (++turn % 7 != 0 && is_reduced()) continue;
+      const std::int64_t P = std::min((K - 1) / 2 + turn % 2, (L_in + K - 2) / 2), channels = turn % 3 + 1;
+      const ConvProblem p = sized({.N = 1 + turn % 11,
+                                   .C_in = channels,
+                                   .C_out = channels * (8 + turn * 5 % 330),
+                                   .L_in = L_in,
+                                   .K = K,
+                                   .P_l = P,
+                                   .P_r = P / 2,
+                                   .G = channels});
+      const bool is_short = K <= 17 && std::max(p.L_in, p.L_out) <= 256;
+      CHECK(cuda::depthwise::has_short_rows(p, ConvDirection::forward) == is_short);
+      CHECK(cuda::depthwise::has_short_rows(p, ConvDirection::wgrad) == is_short);
+      CHECK(cuda::depthwise::has_short_rows(p, ConvDirection::dgrad) == (is_short && p.C_out / p.C_in >= 64));
+      CHECK(check_gpu_bits<float>(p, by_algorithm(Algorithm::depthwise), turn % 4) > 0);
+      CHECK(check_gpu_bits<Half>(p, by_algorithm(Algorithm::depthwise), turn % 4) > 0);
+      CHECK(check_gpu_bits<BFloat16>(p, by_algorithm(Algorithm::depthwise), turn % 4) > 0);
+    }
+  // A discriminator's last layer: slices of several samples.
+  const ConvProblem p = sized({.N = 176, .C_in = 1, .C_out = 1024, .L_in = 10, .K = 3, .P_l = 1, .P_r = 1});
+  for (const int sm_count : {1, 7, 132}) {
+    const std::int64_t slices = cuda::depthwise::short_rows_slices(p, sm_count), of_slice = (p.N + slices - 1) / slices;
+    CHECK(slices * of_slice >= p.N);
+    CHECK((slices - 1) * of_slice < p.N);
+  }
+  CHECK(check_gpu_bits<float>(p, by_algorithm(Algorithm::depthwise), 0) > 0);
+  CHECK(check_gpu_bits<BFloat16>(p, by_algorithm(Algorithm::depthwise), 1) > 0);
+  const ConvArrays<float> arrays(p, kSmallIntegers);
+  bool intact = false;
+  const auto leaky = [](const GpuCall& call) {
+    cuda::depthwise::gather(call.problem, call.direction, call.first, call.second, call.bias, call.out, {},
+                            {cuda::Activation::leaky_relu, 0.5F}, 0, call.stream);
+  };
+  for (const ConvDirection direction : {ConvDirection::forward, ConvDirection::dgrad}) {
+    const Array<float> plain = run_on_gpu(arrays, direction, by_algorithm(Algorithm::depthwise), intact);
+    const Array<float> got = run_on_gpu(arrays, direction, leaky, intact);
+    std::int64_t wrong = 0;
+    for (std::int64_t i = 0; i < got.size(); ++i) wrong += got[i] != (plain[i] > 0 ? plain[i] : plain[i] * 0.5F);
+    CHECK(wrong == 0);
+    CHECK(plain.norm() > 0);
+  }
 }
 
 TEST_CASE("whole lines and no bias") {
