@@ -3,8 +3,10 @@
 //
 // A block processes a piece of one channel: 16 bytes per load, four f64 accumulators per thread, a tree over the threads. Up to
 // eight pieces of a channel are a cluster; its first block adds the others' sums from their shared memory in order. On GPUs
-// without clusters, and for few long channels, a second launch adds them. The pieces and their order depend on the shape alone,
-// not on the activation: the same bits as the derivative by map(), summed by a call without an activation.
+// without clusters, and for few long channels, a second launch adds them. Short rows that do not begin at multiples of 16 bytes
+// are processed by neighbouring channels, whose rows together do: a block stages what it has computed and adds the rows in
+// shared memory. The pieces and their order depend on the shape alone, not on the activation: the same bits as the derivative
+// by map(), summed by a call without an activation.
 
 #include "cuda/elementwise/activation_backward.hpp"
 
@@ -14,6 +16,7 @@
 
 #include "cuda/kernel/cluster.cuh"
 #include "cuda/kernel/elements.cuh"
+#include "cuda/kernel/fast_divide.cuh"
 #include "cuda/kernel/strided.cuh"
 #include "cuda/memory/allocator.hpp"
 #include "cuda/runtime/runtime.hpp"
@@ -181,6 +184,85 @@ __global__ void __launch_bounds__(kBackwardThreads, 2)
   }
 }
 
+constexpr int kRowsThreads = 256;
+constexpr int kTileElements = 4096;
+
+/// Channels of a block.
+struct RowsLaunch {
+  std::int64_t N, C, per_piece;     // samples of a piece
+  int L, channels, packs, at_once;  // packs of a sample; samples of a tile
+  FastDivide by_packs;
+  int pieces;
+  bool aligned;
+  Activation activation;
+  float slope;
+};
+
+/// Blocks (piece, channels), a cluster of pieces as above. Type T of 4 or 2 bytes.
+template <class T>
+__global__ void __launch_bounds__(kRowsThreads)
+    activation_backward_rows_kernel(const __grid_constant__ RowsLaunch launch, const T* __restrict__ result,
+                                    const T* __restrict__ gradient, T* __restrict__ in, T* __restrict__ sums,
+                                    double* __restrict__ partial) {
+  constexpr int kPack = 16 / sizeof(T);
+  __shared__ __align__(16) float tile[kTileElements];  // (at_once, channels, L)
+  __shared__ double own[kRowsThreads / 8];             // (channels)
+  const int thread = static_cast<int>(threadIdx.x), lanes = kRowsThreads / launch.channels;
+  const std::int64_t first = blockIdx.y * static_cast<std::int64_t>(launch.channels);
+  const std::int64_t begin = blockIdx.x * launch.per_piece, end = min(begin + launch.per_piece, launch.N);
+  const int row = thread / lanes, lane = thread % lanes;
+  double sum = 0;
+  for (std::int64_t n = begin; n < end; n += launch.at_once) {
+    const int count = static_cast<int>(min(static_cast<std::int64_t>(launch.at_once), end - n));
+#pragma unroll 2
+    for (int i = thread; i < count * launch.packs; i += kRowsThreads) {
+      const int sample = static_cast<int>(launch.by_packs.divide(static_cast<std::uint32_t>(i)));
+      const int element = (i - sample * launch.packs) * kPack;
+      const std::int64_t at = ((n + sample) * launch.C + first) * launch.L + element;
+      Held<T, kPack> held;
+      held.load(gradient + at, launch.aligned);
+      Pack<T, kPack> g = held.pack();
+      if (launch.activation != Activation::none) {
+        held.load(result + at, launch.aligned);
+        apply_derivative(launch.activation, launch.slope, held.pack(), g);
+        store<T, kPack>(in + at, launch.aligned, g);
+      }
+      auto* const to = reinterpret_cast<Pack<float, 4>*>(tile + sample * launch.packs * kPack + element);
+#pragma unroll
+      for (int k = 0; k < kPack / 4; ++k)
+        to[k] = {convert<float>(g.at[4 * k]), convert<float>(g.at[4 * k + 1]), convert<float>(g.at[4 * k + 2]),
+                 convert<float>(g.at[4 * k + 3])};
+    }
+    if (sums == nullptr) continue;
+    __syncthreads();
+    for (int sample = 0; sample < count; ++sample)
+      for (int j = lane; j < launch.L; j += lanes)
+        sum += static_cast<double>(tile[(sample * launch.channels + row) * launch.L + j]);
+    __syncthreads();
+  }
+  if (sums == nullptr) return;
+  for (int step = lanes / 2; step > 0; step /= 2) sum += __shfl_down_sync(0xffffffffU, sum, step, lanes);
+  if (lane == 0) own[row] = sum;
+  if (partial != nullptr) {
+    if (lane == 0) partial[(first + row) * launch.pieces + blockIdx.x] = sum;
+    return;
+  }
+  if (launch.pieces > 1) synchronize_cluster();
+  if (blockIdx.x == 0 && lane == 0)
+    sums[first + row] = convert<T>(launch.pieces > 1 ? sum_of_blocks<double>(&own[row], launch.pieces) : sum);
+  if (launch.pieces > 1) synchronize_cluster();  // no block leaves before it is read
+}
+
+/// Channels of a block for rows of L elements in packs of `pack`; 0 if the kernel above is not for them: clusters of so few
+/// groups would leave most of a GPU idle.
+int channels_of_block(std::int64_t C, std::int64_t L, int pack) {
+  constexpr std::int64_t kFewestGroups = 32;
+  if (L % pack == 0 || C / 8 > 65535) return 0;
+  for (const int channels : {32, 16, 8})
+    if (C % channels == 0 && C / channels >= kFewestGroups && channels * L <= kTileElements) return channels;
+  return 0;
+}
+
 /// sums[c] = the channel's pieces added in order.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
@@ -200,17 +282,18 @@ int count_pieces(std::int64_t channels, std::int64_t elements) {
   return static_cast<int>(is_long ? std::min<std::int64_t>(many, kMostPieces) : few);
 }
 
-template <class T, int kPack>
-void launch_backward(const BackwardLaunch& step, const T* result, const T* gradient, T* in, T* sums, int device,
-                     cudaStream_t stream) {
+/// `kernel` for `step`, with blocks (pieces, groups of channels) of `threads`.
+template <class T, class Launch, class Kernel>
+void launch_backward(const Kernel& kernel, int threads, std::int64_t groups, const Launch& step, const T* result,
+                     const T* gradient, T* in, T* sums, int device, cudaStream_t stream) {
   const bool clusters = sums != nullptr && step.pieces <= most_cluster(device);
   const bool second = sums != nullptr && step.pieces > 1 && !clusters;
   const Buffer partial(second ? static_cast<std::size_t>(step.C * step.pieces) * sizeof(double) : 0, device);
   double* const between = second ? partial.as<double>() : nullptr;
   const auto pieces = static_cast<unsigned>(step.pieces);
-  const dim3 grid(pieces, static_cast<unsigned>(std::min<std::int64_t>(step.C, 65535)));
-  launch_clusters(activation_backward_kernel<T, kPack>, grid, kBackwardThreads, 0, stream, clusters ? pieces : 1, step, result,
-                  gradient, in, sums, between);
+  const dim3 grid(pieces, static_cast<unsigned>(std::min<std::int64_t>(groups, 65535)));
+  launch_clusters(kernel, grid, static_cast<unsigned>(threads), 0, stream, clusters ? pieces : 1, step, result, gradient, in,
+                  sums, between);
   check_launch("activation_backward");
   if (!second) return;
   add_pieces_kernel<<<grid_for(step.C), kThreads, 0, stream>>>(between, step.C, step.pieces, sums);
@@ -238,9 +321,25 @@ void activation_backward(const ConvEpilogue& epilogue, const Tensor& result, con
         launch.aligned = kPack == 1 || (is_aligned(y, 16) && is_aligned(g, 16) && is_aligned(out, 16));
         launch.narrow = launch.packs < std::int64_t{1} << 31;
         launch.activation = epilogue.activation, launch.slope = epilogue.slope;
-        launch_backward<T, kPack>(launch, y, g, out, totals, gradient.device().index, stream);
+        launch_backward(activation_backward_kernel<T, kPack>, kBackwardThreads, C, launch, y, g, out, totals,
+                        gradient.device().index, stream);
       };
       constexpr int kWide = 16 / sizeof(T);
+      if constexpr (!std::is_same_v<T, double>) {
+        const int channels = channels_of_block(C, L, kWide);
+        if (channels > 0) {
+          RowsLaunch launch{};
+          launch.N = N, launch.C = C, launch.L = static_cast<int>(L), launch.channels = channels;
+          launch.packs = channels * launch.L / kWide, launch.at_once = kTileElements / (channels * launch.L);
+          launch.by_packs = FastDivide(static_cast<std::uint32_t>(launch.packs));
+          launch.pieces = static_cast<int>(std::clamp<std::int64_t>(N / launch.at_once, 1, kMostCluster));
+          launch.per_piece = (N + launch.pieces - 1) / launch.pieces;
+          launch.aligned = is_aligned(y, 16) && is_aligned(g, 16) && is_aligned(out, 16);
+          launch.activation = epilogue.activation, launch.slope = static_cast<float>(epilogue.slope);
+          return launch_backward(activation_backward_rows_kernel<T>, kRowsThreads, C / channels, launch, y, g, out, totals,
+                                 gradient.device().index, stream);
+        }
+      }
       L % kWide == 0 ? run(std::integral_constant<int, kWide>{}) : run(std::integral_constant<int, 1>{});
     }
   });
