@@ -12,29 +12,49 @@
 namespace polyphase::cuda {
 namespace {
 
-/// `count` streams of the calling thread.
-std::vector<const Stream*> part_streams(int device, std::size_t count) {
-  thread_local std::map<int, std::vector<std::unique_ptr<Stream>>> streams;  // by device
-  std::vector<std::unique_ptr<Stream>>& own = streams[device];
-  while (own.size() < count) own.push_back(std::make_unique<Stream>(device));
-  std::vector<const Stream*> first;
-  for (std::size_t i = 0; i < count; ++i) first.push_back(own[i].get());
-  return first;
+/// The streams of the parts of forks, and those of forks inside a part.
+struct PartStreams {
+  std::map<int, std::vector<std::unique_ptr<Stream>>> of_device;  // without part 0, which has the fork's
+  std::vector<std::unique_ptr<PartStreams>> inside;               // (parts)
+
+  [[nodiscard]] std::vector<const Stream*> first(int device, std::size_t count) {
+    std::vector<std::unique_ptr<Stream>>& own = of_device[device];
+    while (own.size() < count) own.push_back(std::make_unique<Stream>(device));
+    std::vector<const Stream*> streams;
+    for (std::size_t i = 0; i < count; ++i) streams.push_back(own[i].get());
+    return streams;
+  }
+  [[nodiscard]] PartStreams& of_part(std::size_t part) {
+    while (inside.size() <= part) inside.push_back(std::make_unique<PartStreams>());
+    return *inside[part];
+  }
+};
+
+/// The streams for forks of the calling thread where it is.
+PartStreams*& here() {
+  thread_local PartStreams outside;
+  thread_local PartStreams* streams = &outside;
+  return streams;
 }
 
-constinit thread_local bool in_part = false;
+constinit thread_local int parts_around = 0;
 
+/// The calling thread issues a part.
 class PartScope {
  public:
-  PartScope() { in_part = true; }
-  ~PartScope() { in_part = false; }
+  PartScope(PartStreams& of_fork, std::size_t part) : before_(std::exchange(here(), &of_fork.of_part(part))) { ++parts_around; }
+  ~PartScope() { here() = before_, --parts_around; }
   PartScope(const PartScope&) = delete;
   PartScope& operator=(const PartScope&) = delete;
+
+ private:
+  PartStreams* before_;
 };
 
 class StreamFork final : public BackendFork {
  public:
-  StreamFork(int device, std::size_t parts) : streams_(part_streams(device, parts - 1)), has_begun_(parts - 1) {
+  StreamFork(int device, std::size_t parts)
+      : place_(*here()), streams_(place_.first(device, parts - 1)), has_begun_(parts - 1) {
     begin_.record(current_stream(device));
   }
   ~StreamFork() override {
@@ -46,7 +66,7 @@ class StreamFork final : public BackendFork {
   }
 
   void run(std::size_t part, const std::function<void()>& work) override {
-    const PartScope scope;
+    const PartScope scope(place_, part);
     if (part == 0) return work();
     const StreamGuard guard(begun(part));
     work();
@@ -74,6 +94,7 @@ class StreamFork final : public BackendFork {
     return stream;
   }
 
+  PartStreams& place_;
   std::vector<const Stream*> streams_;
   std::vector<bool> has_begun_;
   Event begin_;
@@ -83,10 +104,10 @@ class StreamFork final : public BackendFork {
 
 }  // namespace
 
-bool is_in_part() noexcept { return in_part; }
+bool is_in_part() noexcept { return parts_around > 0; }
 
 std::unique_ptr<BackendFork> make_fork(int device, std::size_t parts) {
-  if (parts < 2 || in_part || !capturing()) return nullptr;
+  if (parts < 2 || !capturing()) return nullptr;
   return std::make_unique<StreamFork>(device, parts);
 }
 

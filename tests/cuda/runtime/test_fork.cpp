@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <stdexcept>
 #include <vector>
@@ -54,7 +55,7 @@ std::vector<float> range_of(const Tensor& y) {
 
 }  // namespace
 
-TEST_CASE("fork: none on the CPU, outside of a capture, for one part, or inside a part") {
+TEST_CASE("fork: none on the CPU, outside of a capture, or for one part") {
   CHECK(backend_of(Device::cpu()).make_fork(2) == nullptr);
   if (cuda::device_count() == 0) SKIP_TEST("no GPU");
   Backend& backend = backend_of(Device::cuda(0));
@@ -64,7 +65,13 @@ TEST_CASE("fork: none on the CPU, outside of a capture, for one part, or inside 
         CHECK(backend.make_fork(1) == nullptr);
         const auto fork = backend.make_fork(2);
         REQUIRE(fork);
-        for (std::size_t i = 0; i < 2; ++i) fork->run(i, [&] { CHECK(backend.make_fork(2) == nullptr); });
+        for (std::size_t i = 0; i < 2; ++i) {
+          CHECK_FALSE(backend.is_in_part());
+          fork->run(i, [&] {
+            CHECK(backend.is_in_part());
+            CHECK(backend.make_fork(1) == nullptr);
+          });
+        }
         CHECK(error_of<Error>([&] { return fork->run(2, [] {}), 0; }) == "fork: expected a part up to 1, got 2");
       },
       0);
@@ -89,6 +96,39 @@ TEST_CASE("fork: parts begin after what was issued before, and what follows the 
     double expected = run % 7;
     for (int i = 0; i < kForks; ++i) expected = 6 * (expected + 1);
     REQUIRE(range_of(y) == std::vector<float>(2, static_cast<float>(expected)));
+  }
+}
+
+TEST_CASE("fork: forks inside the parts of a fork") {
+  if (cuda::device_count() == 0) SKIP_TEST("no GPU");
+  const NoGradGuard no_grad;
+  Tensor x = input(1), y;
+  constexpr int kForks = 3;
+  // x -> 6*(x + 1) + 2*6*(6*(2*x + 1) + 1), again and again.
+  cuda::Graph graph = cuda::capture(
+      [&] {
+        y = x;
+        for (int i = 0; i < kForks; ++i) {
+          const auto fork = backend_of(x.device()).make_fork(2);
+          REQUIRE(fork);
+          Tensor first, second;
+          fork->run(0, [&] { first = sum_of_parts(y); });
+          fork->run(1, [&] { second = mul(sum_of_parts(sum_of_parts(mul(y, 2.0))), 2.0); });
+          fork->join();
+          y = mul(add(first, second), 1.0 / 64);
+          fork->run(0, [&] { first = {}; });
+          fork->run(1, [&] { second = {}; });
+        }
+      },
+      0);
+  for (int run = 0; run < (is_reduced() ? 5 : 200); ++run) {
+    x.copy_(input(run % 7));
+    graph.replay();
+    float expected = static_cast<float>(run % 7);
+    for (int i = 0; i < kForks; ++i) expected = (6 * (expected + 1) + 2 * (6 * (6 * (2 * expected + 1) + 1))) / 64;
+    const std::vector<float> got = range_of(y);
+    REQUIRE(got.front() == got.back());
+    REQUIRE(std::abs(got.front() - expected) <= 1e-5F * expected);
   }
 }
 
