@@ -27,6 +27,7 @@ sanitized=(
   "cuda/conv/tensor_core/wgrad/mma_sync/mma_sync racecheck synccheck"
   "cuda/reduce/reduce racecheck synccheck initcheck"
   "cuda/reduce/moments racecheck synccheck initcheck"
+  "cuda/reduce/spectral_norm racecheck synccheck initcheck"
   "cuda/reduce/weight_norm racecheck synccheck initcheck"
   "cuda/elementwise/copy racecheck synccheck initcheck"
   "cuda/elementwise/antialias racecheck synccheck initcheck"

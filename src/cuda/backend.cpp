@@ -35,27 +35,18 @@
 #include "cuda/linear/rotary_attention.hpp"
 #include "cuda/memory/allocator.hpp"
 #include "cuda/memory/staging.hpp"
-#include "cuda/optimizers/optimizers.hpp"
-#include "cuda/optimizers/optimizers_lists.hpp"
 #include "cuda/reduce/moments.hpp"
 #include "cuda/reduce/reduce.hpp"
 #include "cuda/reduce/row_norm.hpp"
-#include "cuda/reduce/weight_norm.hpp"
 #include "cuda/runtime/fork.hpp"
 #include "cuda/runtime/graph.hpp"
 #include "cuda/runtime/presence.hpp"
 #include "cuda/runtime/runtime.hpp"
+#include "cuda/turn.hpp"
 
 namespace polyphase {
 namespace cuda {
 namespace {
-
-/// Makes the device current for one call, and has the stream that the call's work goes to.
-struct Turn {
-  explicit Turn(int device) : scope(device), stream(current_stream(device)) { refuse_other_device(device); }
-  DeviceScope scope;
-  cudaStream_t stream;
-};
 
 Weights weights_of(const Tensor& tensor) { return {tensor.raw(), tensor.storage()}; }
 std::int64_t distance_or_zero(const Tensor& from, const Tensor& to) {
@@ -192,6 +183,11 @@ void CudaBackend::reduce_map(MapOp op, const Tensor& out, const Tensor& a, const
   const Turn turn(device_);
   cuda::reduce_map(op, out, a, b, scalars, turn.stream);
 }
+void CudaBackend::pair_gradient(MapOp op, const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& gradient,
+                                MapScalars scalars) {
+  const Turn turn(device_);
+  cuda::pair_gradient(op, out, a, b, gradient, scalars, turn.stream);
+}
 void CudaBackend::moments(const Moments& out, const Tensor& in, double q) {
   const Turn turn(device_);
   cuda::moments(out, in, q, turn.stream);
@@ -288,14 +284,6 @@ void CudaBackend::average_of(const Tensor& out, std::span<const Tensor> parts, d
   if (parts.size() > cuda::kAveragedMost) return Backend::average_of(out, parts, divisor, activation, slope);
   const Turn turn(device_);
   cuda::average_of(out, parts, divisor, activation, slope, turn.stream);
-}
-void CudaBackend::weight_norm(std::span<const NormalizedWeight> weights) {
-  const Turn turn(device_);
-  cuda::weight_norm(weights, turn.stream);
-}
-void CudaBackend::weight_norm_backward(std::span<const NormalizedWeightGradient> gradients) {
-  const Turn turn(device_);
-  cuda::weight_norm_backward(gradients, turn.stream);
 }
 void CudaBackend::upsample_linear(const Tensor& out, const Tensor& in, std::int64_t scale) {
   const Turn turn(device_);
@@ -397,36 +385,6 @@ void CudaBackend::snake_backward(const Tensor& x, const Tensor& alpha, const Ten
                                  const SnakeGradients& out) {
   const Turn turn(device_);
   cuda::snake_backward(x, alpha, beta, gradient, out, turn.stream);
-}
-
-void CudaBackend::sgd_step(std::span<const OptimizerSlot> slots, const SgdStep& step, const StepControl& control) {
-  const Turn turn(device_);
-  cuda::sgd_step(slots, step, control, turn.stream);
-}
-void CudaBackend::adam_step(std::span<const OptimizerSlot> slots, const AdamStep& step, const StepControl& control) {
-  const Turn turn(device_);
-  cuda::adam_step(slots, step, control, turn.stream);
-}
-void CudaBackend::clip_norm(std::span<const Tensor> tensors, double max_norm, bool finite_only, const Tensor& norm) {
-  const Turn turn(device_);
-  cuda::clip_norm(tensors, max_norm, finite_only, norm, turn.stream);
-}
-void CudaBackend::unscale(std::span<const Tensor> tensors, const Tensor& scale, const Tensor& found) {
-  const Turn turn(device_);
-  cuda::unscale(tensors, scale, found, turn.stream);
-}
-void CudaBackend::average(std::span<const Tensor> averages, std::span<const Tensor> values, const AverageStep& step,
-                          const Tensor& updates) {
-  const Turn turn(device_);
-  cuda::average(averages, values, step, updates, turn.stream);
-}
-void CudaBackend::copy_list(std::span<const Tensor> out, std::span<const Tensor> in) {
-  const Turn turn(device_);
-  cuda::copy_list(out, in, turn.stream);
-}
-void CudaBackend::update_loss_scale(const Tensor& state, std::span<const Tensor> found, const LossScaleStep& step) {
-  const Turn turn(device_);
-  cuda::update_loss_scale(state, found, step, turn.stream);
 }
 
 }  // namespace cuda

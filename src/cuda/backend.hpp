@@ -28,6 +28,8 @@ class CudaBackend final : public Backend {
   [[nodiscard]] Tensor derived(const Tensor& in, std::span<const MapStep> steps) override;
   void reduce(ReduceOp op, const Tensor& out, const Tensor& in) override;
   void reduce_map(MapOp op, const Tensor& out, const Tensor& a, const Tensor& b, MapScalars scalars) override;
+  void pair_gradient(MapOp op, const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& gradient,
+                     MapScalars scalars) override;
   void moments(const Moments& out, const Tensor& in, double q) override;
   void uniform(const Tensor& out, GeneratorState state, double low, double high) override;
   void normal(const Tensor& out, GeneratorState state, double mean, double deviation) override;
@@ -53,6 +55,8 @@ class CudaBackend final : public Backend {
                   double slope) override;
   void weight_norm(std::span<const NormalizedWeight> weights) override;
   void weight_norm_backward(std::span<const NormalizedWeightGradient> gradients) override;
+  void spectral_norm(std::span<const SpectralWeight> weights) override;
+  void spectral_norm_backward(std::span<const SpectralWeightGradient> gradients) override;
   void upsample_linear(const Tensor& out, const Tensor& in, std::int64_t scale) override;
   void upsample_linear_backward(const Tensor& out, const Tensor& in, std::int64_t scale) override;
   void antialiased_snake(const Tensor& out, const AntialiasedSnake& in) override;

@@ -33,32 +33,38 @@ struct ElementLoss {
   double slope;  // factor of the derivative
 };
 
+// Two tensors of one dtype of 16 bits, whose loss is a number.
+bool is_narrow(const Tensor& x, const Tensor& y, Reduction reduction) {
+  return reduction != Reduction::none && ops::is_half(x) && x.dtype() == y.dtype() && x.device() == y.device();
+}
+
 // One pass in each direction: the backward pass reads the gradient of the result in place and makes no tensors except its
-// results.
+// results. The loss of 16-bit tensors is computed in f32 from their elements and rounded once, and not at all under autocast.
 Tensor element_loss(const ElementLoss& loss, const Tensor& input, const Tensor& target, Reduction reduction) {
   using autograd::promoted;
   using autograd::Saved;
-  const Tensor x = raised(input), y = raised(target);
+  const bool narrow = is_narrow(input, target, reduction), stays_wide = narrow && autograd::raises(input);
+  const Tensor x = narrow ? input : raised(input), y = narrow ? target : raised(target);
   if (autograd::promotes(x, y)) return element_loss(loss, promoted(x, y), promoted(y, x), reduction);
   ops::require_floating(loss.name, x);
   ops::require_alike(loss.name, std::array{x, y});
-  if (ops::is_half(x) && reduction != Reduction::none)  // so that the result is rounded once
-    return element_loss(loss, x.to(DType::f32), y.to(DType::f32), reduction).to(x.dtype());
 
   const double scale = reduction == Reduction::mean ? 1 / static_cast<double>(x.numel()) : 1;
   Tensor result = reduction == Reduction::none ? ops::map(loss.name, loss.value, {x, y}, {loss.beta, 0})
                                                : ops::reduce_map(loss.value, x, y, {loss.beta, scale});
   const bool followed = autograd::follows_gradients(x) || autograd::follows_gradients(y);
-  return autograd::record(
-      loss.name, std::move(result), {x, y},
-      [loss, scale, saved_x = autograd::save_if(followed, x), saved_y = autograd::save_if(followed, y)](const Tensor& g,
-                                                                                                        autograd::Needs needs) {
-        const auto gradient = [&](const Saved& by, const Saved& other) {
-          return ops::map(loss.name, loss.gradient, {by.get(), other.get(), g}, {loss.beta, scale * loss.slope});
-        };
-        return autograd::Gradients{needs[0] ? gradient(saved_x, saved_y) : Tensor(),
-                                   needs[1] ? gradient(saved_y, saved_x) : Tensor()};
-      });
+  result = autograd::record(loss.name, std::move(result), {x, y},
+                            [loss, scale, narrow, saved_x = autograd::save_if(followed, x),
+                             saved_y = autograd::save_if(followed, y)](const Tensor& g, autograd::Needs needs) {
+                              const auto gradient = [&](const Saved& by, const Saved& other) {
+                                const MapScalars scalars{loss.beta, scale * loss.slope};
+                                if (narrow) return ops::pair_gradient(loss.gradient, by.get(), other.get(), g, scalars);
+                                return ops::map(loss.name, loss.gradient, {by.get(), other.get(), g}, scalars);
+                              };
+                              return autograd::Gradients{needs[0] ? gradient(saved_x, saved_y) : Tensor(),
+                                                         needs[1] ? gradient(saved_y, saved_x) : Tensor()};
+                            });
+  return narrow && !stays_wide ? result.to(x.dtype()) : result;
 }
 
 void check(const MultiResolutionStftOptions& options, const Tensor& input) {

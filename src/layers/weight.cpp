@@ -2,12 +2,13 @@
 
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include "autograd/autocast.hpp"
 #include "autograd/no_grad.hpp"
 #include "layers/weight_norm.hpp"
+#include "ops/dispatch.hpp"
 #include "ops/elementwise.hpp"
-#include "ops/linear.hpp"
 #include "ops/norm.hpp"
 #include "ops/reduce.hpp"
 
@@ -31,19 +32,21 @@ Tensor Weight::get(bool iterates) const {
   return has_spectral_norm() ? over_spectrum(iterates) : plain_;
 }
 
-// The vectors of this step are new tensors: the next step must not change what the tape holds.
 Tensor Weight::over_spectrum(bool iterates) const {
-  const AutocastGuard exact(std::nullopt);
-  const Tensor matrix = plain_.reshape({plain_.size(0), -1});
-  Tensor left = left_, right = right_;
+  if (size_of(plain_.dtype()) >= size_of(DType::f32)) {
+    const ops::SpectralNormInputs inputs{plain_, left_, right_, iterates};
+    return ops::recorded_weight(ops::spectral_weights(std::span(&inputs, 1), autocast_dtype()).front(), plain_);
+  }
+  Tensor left = left_.to(DType::f32), right = right_.to(DType::f32);
+  const Tensor matrix = plain_.to(DType::f32);
+  const ops::SpectralNormInputs inputs{matrix, left, right, iterates};
+  const Tensor w = ops::recorded_weight(ops::spectral_weights(std::span(&inputs, 1), plain_.dtype()).front(), matrix);
   if (iterates) {
     const NoGradGuard no_grad;
-    right = unit(matmul(left.unsqueeze(0), matrix).squeeze(0));
-    left = unit(matmul(matrix, right.unsqueeze(1)).squeeze(1));
     Tensor(left_).copy_(left);
     Tensor(right_).copy_(right);
   }
-  return plain_ / sum(left * matmul(matrix, right.unsqueeze(1)).squeeze(1));
+  return w;
 }
 
 void Weight::normalise() {

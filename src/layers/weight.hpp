@@ -17,12 +17,17 @@ class Weight {
   explicit Weight(Tensor plain) : plain_(std::move(plain)) {}
 
   /// w, differentiable in what it is computed from. Under spectral norm, a step of power iteration comes first if `iterates`.
-  /// Under weight norm and an AutocastGuard it has the guard's dtype; under HeldWeights it is the held one.
+  /// If it is normalised, it has the dtype of an AutocastGuard, and under HeldWeights it is the held one.
   [[nodiscard]] Tensor get(bool iterates = false) const;
   [[nodiscard]] bool is_normalised() const { return v_.defined(); }
   /// v and g, which w is computed from under weight norm.
   [[nodiscard]] std::pair<Tensor, Tensor> normalised() const { return {v_, g_}; }
   [[nodiscard]] bool has_spectral_norm() const { return left_.defined(); }
+  /// What w is computed from under spectral norm: W, and the estimates of its singular vectors, (size(0)) and (the rest).
+  struct Spectrum {
+    Tensor matrix, left, right;
+  };
+  [[nodiscard]] Spectrum spectrum() const { return {plain_, left_, right_}; }
   /// Splits w into g = ||w|| and v = w. Does nothing if already normalised.
   void normalise();
   /// Makes w = W/sigma(W), with singular vectors that start random. The weight must be plain.

@@ -1,6 +1,7 @@
 #include "layers/weight_norm.hpp"
 
 #include <array>
+#include <functional>
 #include <unordered_map>
 #include <vector>
 
@@ -58,21 +59,23 @@ HeldWeights::HeldWeights(Module& module) : HeldWeights(std::array{&module}) {}
 
 struct HeldWeights::State {
   struct Held {
-    ops::WeightNormInputs inputs;
-    NormalizedWeight weight;
+    Tensor w, parameter;             // off the tape, and what it is computed from
+    std::function<Tensor()> record;  // puts it on the tape
     Tensor recorded{};
     Tensor get() {
-      if (!grad_enabled()) return weight.w;
-      if (!recorded.defined()) recorded = ops::recorded_weight(weight, inputs);
+      if (!grad_enabled()) return w;
+      if (!recorded.defined()) recorded = record();
       return recorded;
     }
   };
+  void add(const Weight* weight, Held of) { in_order.push_back(&(held[weight] = std::move(of))); }
   std::unordered_map<const Weight*, Held> held;
+  std::vector<Held*> in_order;
   State* outer = innermost;
 };
 
 HeldWeights::HeldWeights(std::span<Module* const> modules) : state_(std::make_unique<State>()) {
-  std::vector<Tensor> biases, weights;
+  std::vector<Tensor> biases;
   std::vector<const Weight*> of;
   std::vector<ops::WeightNormInputs> inputs;
   for (Module* module : modules)
@@ -84,12 +87,42 @@ HeldWeights::HeldWeights(std::span<Module* const> modules) : state_(std::make_un
       inputs.push_back({v, g});
     }
   const std::vector<NormalizedWeight> computed = ops::normalized_weights(inputs, autocast_dtype());
-  for (std::size_t i = 0; i < of.size(); ++i) {
-    State::Held& held = state_->held[of[i]] = {inputs[i], computed[i]};
+  for (std::size_t i = 0; i < of.size(); ++i)
+    state_->add(of[i], {computed[i].w, inputs[i].v,
+                        [weight = computed[i], from = inputs[i]] { return ops::recorded_weight(weight, from); }});
+  hold(biases);
+}
+
+HeldWeights::HeldWeights(Spectral spectral) : state_(std::make_unique<State>()) {
+  std::vector<Tensor> biases;
+  std::vector<const Weight*> of;
+  std::vector<ops::SpectralNormInputs> inputs;
+  for (const WeightedLayer* layer : layers_where(spectral.module, [](const auto& each) { return each.has_spectral_norm(); })) {
+    biases.push_back(layer->bias());
+    const auto [matrix, left, right] = layer->held_weight().spectrum();
+    if (size_of(matrix.dtype()) < size_of(DType::f32)) {
+      const GradModeGuard recording(true);
+      const Tensor w = layer->weight();
+      state_->add(&layer->held_weight(), {w.detach(), matrix, [w] { return w; }});
+      continue;
+    }
+    of.push_back(&layer->held_weight());
+    inputs.push_back({matrix, left, right, layer->is_training()});
+  }
+  const std::vector<SpectralWeight> computed = ops::spectral_weights(inputs, autocast_dtype());
+  for (std::size_t i = 0; i < of.size(); ++i)
+    state_->add(of[i], {computed[i].w, inputs[i].W,
+                        [weight = computed[i], from = inputs[i].W] { return ops::recorded_weight(weight, from); }});
+  hold(biases);
+}
+
+void HeldWeights::hold(std::span<const Tensor> biases) {
+  std::vector<Tensor> weights;
+  for (State::Held* held : state_->in_order) {
     // What is recorded first is reached last by the backward pass, where all weights share their launches. An observer sends
     // gradients to other processes as they come, so its weights are recorded at their first use.
-    if (!autograd::is_observed(inputs[i].v)) (void)held.get();
-    weights.push_back(computed[i].w);
+    if (!autograd::is_observed(held->parameter)) (void)held->get();
+    weights.push_back(held->w);
   }
   autograd::lower_ahead(biases);
   if (!weights.empty()) backend_of(weights[0].device()).announce(weights);

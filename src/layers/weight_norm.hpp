@@ -32,13 +32,20 @@ void remove_weight_norm(Module& module);
 /// In its scope the calling thread's forwards use weights under weight norm in `module` that were computed at its beginning, on
 /// a GPU in one launch, instead of one after another in each forward. Under an AutocastGuard, which has to be the same in the
 /// whole scope, the casts of the other parameters of these layers are made at its beginning, too. Gradients flow through them
-/// as usual; all forwards of the scope share them, so a second backward pass needs another scope. Weights of 16 bits are not
-/// held. Weights must not change in the scope, layers not move. Network::forward() has such a scope where it records gradients.
+/// as usual; all forwards of the scope share them, so a second backward pass needs another scope. Weights of 16 bits under
+/// weight norm are not held. Weights must not change in the scope, layers not move. Network::forward() has such a scope where
+/// it records gradients.
 class HeldWeights {
  public:
   explicit HeldWeights(Module& module);
   /// Holds the weights of several modules on one device.
   explicit HeldWeights(std::span<Module* const> modules);
+  /// Holds the weights under spectral norm instead, those of layers in training mode after one step of power iteration: the
+  /// scope is that of one forward.
+  struct Spectral {
+    Module& module;
+  };
+  explicit HeldWeights(Spectral of);
   ~HeldWeights();
   HeldWeights(const HeldWeights&) = delete;
   HeldWeights& operator=(const HeldWeights&) = delete;
@@ -47,6 +54,7 @@ class HeldWeights {
 
  private:
   struct State;
+  void hold(std::span<const Tensor> biases);
   static thread_local State* innermost;
   std::unique_ptr<State> state_;
 };

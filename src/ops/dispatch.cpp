@@ -61,13 +61,19 @@ Tensor derived(const char* operation, const Tensor& tensor, std::initializer_lis
 }
 
 Tensor reduce_map(MapOp op, const Tensor& a, const Tensor& b, MapScalars scalars) {
-  const Tensor out = Tensor::empty({}, {a.dtype(), a.device()});
+  const Tensor out = Tensor::empty({}, {is_half(a) ? DType::f32 : a.dtype(), a.device()});
   Backend& backend = backend_of(a.device());
   if (a.numel() == 0) {
     backend.fill(out, 0 * scalars.q);
   } else {
     backend.reduce_map(op, out, a.detach().contiguous(), b.detach().contiguous(), scalars);
   }
+  return out;
+}
+
+Tensor pair_gradient(MapOp op, const Tensor& a, const Tensor& b, const Tensor& gradient, MapScalars scalars) {
+  const Tensor out = Tensor::empty(a.shape(), {a.dtype(), a.device()});
+  if (out.numel() != 0) backend_of(out.device()).pair_gradient(op, out, a.contiguous(), b.contiguous(), gradient, scalars);
   return out;
 }
 

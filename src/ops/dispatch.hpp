@@ -31,8 +31,10 @@ void require_floating(const char* operation, const Tensor& tensor);
 [[nodiscard]] Tensor broadcast_view(const Tensor& tensor, const Shape& shape);
 /// A contiguous tensor as a view of another shape of the same size, off the tape.
 [[nodiscard]] Tensor reshaped_view(const Tensor& tensor, const Shape& shape);
-/// A fresh () holding q times the sum of op(a, b), two of one shape, f32 or f64 (Backend::reduce_map); an empty sum is 0.
+/// A fresh () holding q times the sum of op(a, b), two of one shape (Backend::reduce_map), f32 for 16 bits; an empty sum is 0.
 [[nodiscard]] Tensor reduce_map(MapOp op, const Tensor& a, const Tensor& b, MapScalars scalars);
+/// A fresh tensor with op(a, b, gradient) for a and b of 16 bits and an f32 gradient () (Backend::pair_gradient).
+[[nodiscard]] Tensor pair_gradient(MapOp op, const Tensor& a, const Tensor& b, const Tensor& gradient, MapScalars scalars);
 /// Which of snake's gradients are needed.
 struct SnakeNeeds {
   bool x, alpha, beta;
@@ -57,5 +59,16 @@ struct WeightNormInputs {
                                                                std::optional<DType> dtype);
 /// One of them on the tape.
 [[nodiscard]] Tensor recorded_weight(const NormalizedWeight& weight, const WeightNormInputs& inputs);
+
+/// A weight W (R, ...) of f32 or f64 and the estimates of its singular vectors, (R) and (the rest), contiguous.
+struct SpectralNormInputs {
+  Tensor W, left, right;
+  bool iterates;  ///< whether a step of power iteration comes first, which overwrites the estimates
+};
+/// The weights W/sigma, off the tape, as normalized_weights().
+[[nodiscard]] std::vector<SpectralWeight> spectral_weights(std::span<const SpectralNormInputs> inputs,
+                                                           std::optional<DType> dtype);
+/// One of them on the tape; W is the input's.
+[[nodiscard]] Tensor recorded_weight(const SpectralWeight& weight, const Tensor& W);
 
 }  // namespace polyphase::ops

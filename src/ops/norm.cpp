@@ -299,6 +299,42 @@ Tensor recorded_weight(const NormalizedWeight& weight, const WeightNormInputs& i
       });
 }
 
+std::vector<SpectralWeight> spectral_weights(std::span<const SpectralNormInputs> inputs, std::optional<DType> dtype) {
+  std::vector<SpectralWeight> weights, computed;
+  for (const SpectralNormInputs& of : inputs) {
+    const auto& [W, left, right, iterates] = of;
+    require_floating("spectral_norm", W);
+    const DType of_w = dtype && W.dtype() == DType::f32 ? *dtype : W.dtype();
+    const auto next = [&of](const Tensor& start) { return of.iterates ? Tensor::empty_like(start) : start; };
+    weights.push_back({.w = Tensor::empty(W.shape(), {of_w, W.device()}),
+                       .sigma = Tensor::empty({}, {W.dtype(), W.device()}),
+                       .left = next(left),
+                       .right = next(right),
+                       .W = W.detach().contiguous(),
+                       .left_start = left,
+                       .right_start = right,
+                       .iterates = iterates});
+    if (W.numel() != 0) computed.push_back(weights.back());
+  }
+  if (!computed.empty()) backend_of(computed.front().W.device()).spectral_norm(computed);
+  for (const SpectralWeight& weight : computed)
+    if (weight.iterates)
+      for (const Tensor& start : {weight.left_start, weight.right_start}) start.storage().bump_version();
+  return weights;
+}
+
+Tensor recorded_weight(const SpectralWeight& weight, const Tensor& W) {
+  return autograd::record("spectral_norm", weight.w.detach(), {W},
+                          [saved_W = Saved(W), sigma = Saved(weight.sigma), left = Saved(weight.left),
+                           right = Saved(weight.right)](const Tensor& dw, Needs) {
+                            const Tensor matrix = saved_W.get().contiguous(), dW = Tensor::empty_like(matrix);
+                            const SpectralWeightGradient gradient{dW,          dw.contiguous(), matrix,
+                                                                  sigma.get(), left.get(),      right.get()};
+                            if (dW.numel() != 0) backend_of(dW.device()).spectral_norm_backward(std::span(&gradient, 1));
+                            return Gradients{dW};
+                          });
+}
+
 }  // namespace ops
 
 Tensor weight_norm_of(const Tensor& v, const Tensor& g, std::optional<DType> dtype) {

@@ -124,6 +124,78 @@ void TensorBackend::weight_norm_backward(std::span<const NormalizedWeightGradien
 
 namespace {
 
+/// A contiguous tensor with another shape and strides.
+Tensor viewed(const Tensor& tensor, const Shape& shape, const Shape& strides) {
+  return TensorAccess::view(tensor, shape, strides, tensor.offset());
+}
+
+/// x/max(||x||, 1e-12), PyTorch's normalize().
+void unit_in_place(TensorBackend& backend, const Tensor& x) {
+  const Tensor norm = Tensor::empty({1}, {x.dtype(), x.device()});
+  backend.reduce(ReduceOp::sum_of_squares, norm, x);
+  backend.map(MapOp::sqrt, norm, std::array{norm}, {});
+  backend.map(MapOp::clamp, norm, std::array{norm}, {1e-12, std::numeric_limits<double>::infinity()});
+  backend.map(MapOp::div, x, std::array{x, viewed(norm, x.shape(), {0})}, {});
+}
+
+}  // namespace
+
+void TensorBackend::spectral_norm(std::span<const SpectralWeight> weights) {
+  for (const auto& [w, sigma, left, right, W, left_start, right_start, iterates] : weights) {
+    const std::int64_t R = left.numel(), C = right.numel();
+    const Tensor matrix = viewed(W, {1, R, C}, {0, C, 1}), along = Tensor::empty_like(left);
+    if (iterates) {
+      matmul(viewed(right, {1, 1, C}, {0, C, 1}), viewed(left_start, {1, 1, R}, {0, R, 1}), matrix);
+      unit_in_place(*this, right);
+      copy(right_start, right);
+    }
+    matmul(viewed(along, {1, R, 1}, {0, 1, 1}), matrix, viewed(right, {1, C, 1}, {0, 1, 1}));
+    if (iterates) {
+      copy(left, along);
+      unit_in_place(*this, left);
+      copy(left_start, left);
+    }
+    map(MapOp::mul, along, std::array{left, along}, {});
+    reduce(ReduceOp::sum, viewed(sigma, {1}, {1}), along);
+    const Tensor quotient = w.dtype() == W.dtype() ? w : Tensor::empty_like(W);
+    map(MapOp::div, quotient, std::array{W, viewed(sigma, W.shape(), Shape::filled(W.rank(), 0))}, {});
+    if (w.dtype() != W.dtype()) copy(w, quotient);
+  }
+}
+
+void TensorBackend::spectral_norm_backward(std::span<const SpectralWeightGradient> gradients) {
+  for (const auto& [dW, dw, W, sigma, left, right] : gradients) {
+    const std::int64_t R = left.numel(), C = right.numel();
+    const Tensor product = Tensor::empty({R, C}, {W.dtype(), W.device()}),
+                 share = Tensor::empty({1, 1}, {W.dtype(), W.device()});
+    const auto flat = [&](const Tensor& tensor) { return viewed(tensor, {R, C}, {C, 1}); };
+    const auto everywhere = [&](const Tensor& scalar) { return viewed(scalar, {R, C}, {0, 0}); };
+    const Tensor in = dw.dtype() == W.dtype() ? dw : Tensor::empty_like(W);
+    if (dw.dtype() != W.dtype()) copy(in, dw);
+    map(MapOp::mul, product, std::array{flat(in), flat(W)}, {});
+    reduce(ReduceOp::sum, share, product);
+    map(MapOp::div, share, std::array{share, viewed(sigma, {1, 1}, {1, 1})}, {});
+    map(MapOp::mul, product, std::array{viewed(left, {R, C}, {1, 0}), viewed(right, {R, C}, {0, 1})}, {});
+    map(MapOp::mul, product, std::array{product, everywhere(share)}, {});
+    map(MapOp::sub, product, std::array{flat(in), product}, {});
+    map(MapOp::div, flat(dW), std::array{product, everywhere(sigma)}, {});
+  }
+}
+
+void TensorBackend::pair_gradient(MapOp op, const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& gradient,
+                                  MapScalars scalars) {
+  const auto wide = [&](const Tensor& tensor) {
+    const Tensor result = Tensor::empty(tensor.shape(), {DType::f32, tensor.device()});
+    copy(result, tensor);
+    return result;
+  };
+  const Tensor result = wide(a);
+  map(op, result, std::array{result, wide(b), viewed(gradient, out.shape(), Shape::filled(out.rank(), 0))}, scalars);
+  copy(out, result);
+}
+
+namespace {
+
 /// `tensor` as it is, or in `dtype`.
 Tensor converted(TensorBackend& backend, const Tensor& tensor, DType dtype) {
   if (!tensor.defined() || tensor.dtype() == dtype) return tensor;

@@ -129,6 +129,20 @@ struct NormalizedWeightGradient {
   Tensor dw, v, g, norms;
 };
 
+/// A weight under spectral norm, as a matrix W of R rows: w = W/sigma. W and w (R, ...), sigma (), left (R) and right (the
+/// product of W's other sizes). All contiguous, not empty, of one dtype, f32 or f64, but w may be of 16 bits.
+struct SpectralWeight {
+  Tensor w, sigma, left, right;       ///< results; left and right are the estimates themselves unless it iterates
+  Tensor W, left_start, right_start;  ///< W, and the estimates of its first singular vectors, which are written if it iterates
+  bool iterates = false;
+};
+
+/// Its gradient: dW and dw of W's shape; dw may be of 16 bits.
+struct SpectralWeightGradient {
+  Tensor dW;
+  Tensor dw, W, sigma, left, right;
+};
+
 /// A function of one tensor.
 struct MapStep {
   MapOp op;
@@ -214,8 +228,13 @@ class TensorBackend {
   /// by the shape. An empty sum is 0; the caller rejects an empty max or min.
   virtual void reduce(ReduceOp op, const Tensor& out, const Tensor& in) = 0;
   /// out () = q * sum over i of op(a[i], b[i]) with op squared_difference or smooth_l1; summed as in reduce(), then rounded,
-  /// then scaled. a and b: contiguous, of one shape, not empty, f32 or f64.
+  /// then scaled. a and b: contiguous, of one shape and dtype, not empty, f32 or f64, or of 16 bits with an f32 out, then
+  /// computed in f32.
   virtual void reduce_map(MapOp op, const Tensor& out, const Tensor& a, const Tensor& b, MapScalars scalars) = 0;
+  /// out = op(a, b, gradient) with op squared_difference_grad or smooth_l1_grad and gradient (), f32; computed in f32 and
+  /// rounded once. out, a and b: contiguous, of one shape, not empty, of one dtype of 16 bits. The default converts them.
+  virtual void pair_gradient(MapOp op, const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& gradient,
+                             MapScalars scalars);
   /// Over the dimensions in which out.mean has size 1: the mean, and q times the sum of (in - mean - rest)^2 as the variance,
   /// which is accurate for any mean. Summed as in reduce(); f32 or f64; 0 and 0*q for empty sums.
   virtual void moments(const Moments& out, const Tensor& in, double q) = 0;
@@ -224,6 +243,12 @@ class TensorBackend {
   virtual void weight_norm(std::span<const NormalizedWeight> weights);
   /// Their gradients, for each: dg = <dw, v>/norms and dv = (g/norms)*(dw - v*dg/norms).
   virtual void weight_norm_backward(std::span<const NormalizedWeightGradient> gradients);
+  /// For each, if it iterates: right = unit(W^T left_start), left = unit(W right), and both starts are overwritten with them,
+  /// where unit(x) = x/max(||x||, 1e-12). Then sigma = <left, W right> and w = W/sigma. The default uses matmul(), reduce()
+  /// and map().
+  virtual void spectral_norm(std::span<const SpectralWeight> weights);
+  /// Their gradients, for each: dW = (dw - <dw, W>/sigma * left right^T)/sigma.
+  virtual void spectral_norm_backward(std::span<const SpectralWeightGradient> gradients);
   /// Contiguous out; element i from word i%4 of block offset + i/4 (uniform: 24 bits for f32, 53 for f64 from two words, at
   /// most uniform_limit(); normal: Box-Muller on pairs of words). f16 and bf16 are rounded from f32.
   virtual void uniform(const Tensor& out, GeneratorState state, double low, double high) = 0;

@@ -5,7 +5,10 @@
 #include <cmath>
 #include <numbers>
 
+#include "autograd/autocast.hpp"
 #include "autograd/gradcheck.hpp"
+#include "ops/elementwise.hpp"
+#include "support/helpers.hpp"
 #include "support/tolerance.hpp"
 #include "tensor/random.hpp"
 
@@ -116,6 +119,31 @@ TEST_CASE("losses: of 16-bit tensors, a sum past their range does not spoil the 
   loss.backward();
   CHECK(input.grad().dtype() == DType::f16);
   CHECK(input.grad().to(DType::f64).to_vector<double>() == std::vector<double>(100, 2));
+}
+
+TEST_CASE("losses: of 16-bit tensors under autocast they are f32, and the gradients those of f32 rounded once") {
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    Tensor input = signal({3, 50}, 1).to(dtype).detach().set_requires_grad(true);
+    Tensor wide = input.detach().to(DType::f32).set_requires_grad(true);
+    const Tensor target = signal({3, 50}, 2).to(dtype);
+    const auto with_gradient = [](const Tensor& loss, const Tensor& of) {
+      of.set_grad({});
+      (loss * 3).backward();
+      return of.grad();
+    };
+    for (const auto loss : {+[](const Tensor&x, const Tensor&y) { return l1_loss(x, y); },
+                            +[](const Tensor&x, const Tensor&y) { return mse_loss(x, y, Reduction::sum); },
+                            +[](const Tensor&x, const Tensor&y) { return smooth_l1_loss(x, y, 0.5); }}) {
+      const Tensor expected = loss(wide, target.to(DType::f32)), rounded = loss(input, target);
+      CHECK(rounded.dtype() == dtype);
+      CHECK(testing::max_difference(rounded, expected.to(dtype)) == 0);
+      const AutocastGuard guard(dtype);
+      const Tensor got = loss(input, target);
+      CHECK(got.dtype() == DType::f32);
+      CHECK(got.item() == expected.item());
+      CHECK(testing::max_difference(with_gradient(got, input), with_gradient(expected, wide).to(dtype)) == 0);
+    }
+  }
 }
 
 TEST_CASE("losses: shapes must be equal, settings in range") {

@@ -243,3 +243,82 @@ TEST_CASE("spectral_norm: gradients, two forwards before a backward, folding") {
   ConvTranspose1d up = transposed();
   CHECK_THROWS_AS(spectral_norm(up), NotImplemented);
 }
+
+TEST_CASE("HeldWeights::Spectral: one step of power iteration for all forwards of the scope, none outside training") {
+  Sequential net(Conv1d({.in_channels = 2, .out_channels = 4, .kernel_size = 3}),
+                 Linear({.in_features = 8, .out_features = 3}));
+  spectral_norm(net);
+  const Tensor x = Tensor::randn({2, 2, 10});
+  const auto copy_of = [](const NamedTensors& tensors) {
+    NamedTensors copies;
+    for (const auto& [name, tensor] : tensors) copies.emplace_back(name, tensor.clone());
+    return copies;
+  };
+  const auto values_of = [](const NamedTensors& tensors) {
+    std::vector<std::vector<float>> all;
+    for (const auto& [name, tensor] : tensors) all.push_back(tensor.to_vector<float>());
+    return all;
+  };
+  const NamedTensors start = copy_of(net.state_dict());
+  const auto again = [&] {
+    net.load_state_dict(start);
+    for (const Tensor& parameter : net.parameters()) parameter.set_grad({});
+  };
+  for (const bool casts : {false, true}) {
+    std::optional<AutocastGuard> guard;
+    if (casts) guard.emplace(DType::bf16);
+    again();
+    const Tensor y = net(x);
+    sum(square(y.to(DType::f32))).backward();
+    const auto after = values_of(net.state_dict());
+    CHECK(after != values_of(start));
+    std::vector<std::vector<float>> gradients;
+    for (const Tensor& parameter : net.parameters()) gradients.push_back(parameter.grad().to_vector<float>());
+    again();
+    {
+      const HeldWeights held(HeldWeights::Spectral{net});
+      const Tensor first = net(x);
+      CHECK(max_difference(first, y) == 0);
+      {
+        const NoGradGuard no_grad;
+        CHECK(max_difference(net(x), y) == 0);
+      }
+      CHECK(values_of(net.state_dict()) == after);
+      sum(square(first.to(DType::f32))).backward();
+    }
+    for (std::size_t i = 0; i < gradients.size(); ++i) CHECK(net.parameters()[i].grad().to_vector<float>() == gradients[i]);
+    net.eval();
+    {
+      const HeldWeights held(HeldWeights::Spectral{net});
+      (void)net(x);
+      CHECK(values_of(net.state_dict()) == after);
+    }
+    net.train();
+  }
+}
+
+TEST_CASE("spectral_norm: a weight of 16 bits is computed in f32 and rounded, and its vectors are kept") {
+  Conv1d conv = spectral_norm(Conv1d({.in_channels = 3, .out_channels = 5, .kernel_size = 3}));
+  Conv1d half = spectral_norm(Conv1d({.in_channels = 3, .out_channels = 5, .kernel_size = 3, .dtype = DType::f16}));
+  half.load_state_dict(conv.state_dict());
+  NamedTensors rounded;
+  for (const auto& [name, tensor] : half.state_dict()) rounded.emplace_back(name, tensor.to(DType::f32));
+  conv.load_state_dict(rounded);
+  const Tensor w = half.weight();
+  CHECK(w.dtype() == DType::f16);
+  CHECK(max_difference(w, conv.weight().to(DType::f16)) == 0);
+  for (std::size_t i = 0; i < 4; ++i)
+    CHECK(max_difference(half.state_dict()[i].second, conv.state_dict()[i].second.to(DType::f16)) == 0);
+  sum(square(w.to(DType::f32))).backward();
+  CHECK(half.parameters().back().grad().dtype() == DType::f16);
+  const Tensor expected = conv.weight();  // the next step
+  half.parameters().back().set_grad({});
+  const HeldWeights held = [&] {
+    const NoGradGuard no_grad;
+    return HeldWeights(HeldWeights::Spectral{half});
+  }();
+  CHECK(half.weight().raw() == half.weight().raw());
+  CHECK(testing::max_difference(half.weight(), expected) <= testing::kHalfRounding);
+  sum(square(half.weight().to(DType::f32))).backward();
+  CHECK(half.parameters().back().grad().defined());
+}

@@ -269,9 +269,16 @@ void reduce(ReduceOp op, const Tensor& out, const Tensor& in) {
 }
 
 void reduce_map(MapOp op, const Tensor& out, const Tensor& a, const Tensor& b, MapScalars scalars) {
-  const Tensor values = Tensor::empty({a.numel()}, {a.dtype(), a.device()});
+  const TensorOptions wide{out.dtype(), out.device()};
+  const Tensor values = Tensor::empty({a.numel()}, wide);
   const auto flat = [](const Tensor& x) { return Tensor::over(x.storage(), {x.numel()}, {1}, x.offset(), x.dtype()); };
-  const Tensor inputs[] = {flat(a), flat(b)}, total[] = {flat(out)};
+  const auto converted = [&](const Tensor& x) {
+    if (x.dtype() == out.dtype()) return flat(x);
+    const Tensor result = Tensor::empty({x.numel()}, wide);
+    copy(result, flat(x));
+    return result;
+  };
+  const Tensor inputs[] = {converted(a), converted(b)}, total[] = {flat(out)};
   map(op, values, inputs, scalars);
   reduce(ReduceOp::sum, total[0], values);
   map(MapOp::affine, total[0], total, {scalars.q, 0});

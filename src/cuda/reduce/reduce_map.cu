@@ -1,4 +1,4 @@
-// Backend::reduce_map: the sum of a function of two flat tensors, such as a loss.
+// Backend::reduce_map: the sum of a function of two flat tensors, such as a loss; and its gradient for tensors of 16 bits.
 //
 // out = T(sum of f(a[i], b[i])) * q, with f computed in T and the sum in f64. A thread processes packs of 16 bytes if both
 // tensors are aligned, else elements, with four accumulators, then a tree over lanes and warps. A second launch of one block
@@ -38,22 +38,22 @@ __device__ __forceinline__ double sum_of_block(double sum) {
 }
 
 /// Writes T(sum) * q to `out`, or, if there is a second launch, the block's sum to its place in `partial`.
-template <MapOp op, class T>
-__global__ void __launch_bounds__(kPairThreads) pair_kernel(const T* __restrict__ a, const T* __restrict__ b,
+template <MapOp op, class In, class T = MathOf<In>>
+__global__ void __launch_bounds__(kPairThreads) pair_kernel(const In* __restrict__ a, const In* __restrict__ b,
                                                             std::int64_t count, bool packs, T p, T q, T* out, double* partial) {
-  constexpr int kPack = 16 / sizeof(T);
+  constexpr int kPack = 16 / sizeof(In);
   constexpr int kUnroll = op == MapOp::squared_difference ? 4 : 1;  // the division has a slow path that spills
   double sums[4] = {};
   const std::int64_t body = packs ? count / kPack : 0;
 #pragma unroll kUnroll
   for (std::int64_t i = thread_position(); i < body; i += thread_count()) {
-    const auto x = reinterpret_cast<const Pack<T, kPack>*>(a)[i], y = reinterpret_cast<const Pack<T, kPack>*>(b)[i];
+    const auto x = reinterpret_cast<const Pack<In, kPack>*>(a)[i], y = reinterpret_cast<const Pack<In, kPack>*>(b)[i];
 #pragma unroll
-    for (int k = 0; k < kPack; ++k) sums[k] += value_of<op>(x.at[k], y.at[k], p);
+    for (int k = 0; k < kPack; ++k) sums[k % 4] += value_of<op>(convert<T>(x.at[k]), convert<T>(y.at[k]), p);
   }
 #pragma unroll kUnroll
   for (std::int64_t i = body * kPack + thread_position(); i < count; i += thread_count())
-    sums[0] += value_of<op>(a[i], b[i], p);
+    sums[0] += value_of<op>(convert<T>(a[i]), convert<T>(b[i]), p);
   const double sum = sum_of_block((sums[0] + sums[1]) + (sums[2] + sums[3]));
   if (threadIdx.x != 0) return;
   if (partial != nullptr) {
@@ -75,9 +75,10 @@ __global__ void __launch_bounds__(kPairThreads) add_pairs_kernel(const double* _
   if (threadIdx.x == 0) *out = static_cast<T>(sum) * q;
 }
 
-template <MapOp op, class T>
+template <MapOp op, class In>
 void run_pair(const Tensor& out, const Tensor& a, const Tensor& b, MapScalars scalars, cudaStream_t stream) {
-  const auto *x = static_cast<const T*>(a.raw()), *y = static_cast<const T*>(b.raw());
+  using T = MathOf<In>;
+  const auto *x = static_cast<const In*>(a.raw()), *y = static_cast<const In*>(b.raw());
   auto* const result = static_cast<T*>(out.raw());
   const auto p = static_cast<T>(scalars.p), q = static_cast<T>(scalars.q);
   const std::int64_t blocks = pair_blocks(a.numel());
@@ -91,17 +92,62 @@ void run_pair(const Tensor& out, const Tensor& a, const Tensor& b, MapScalars sc
   check_launch("reduce_map: add blocks");
 }
 
-template <class T>
-void run_op(MapOp op, const Tensor& out, const Tensor& a, const Tensor& b, MapScalars scalars, cudaStream_t stream) {
-  if (op == MapOp::squared_difference) return run_pair<MapOp::squared_difference, T>(out, a, b, scalars, stream);
-  run_pair<MapOp::smooth_l1, T>(out, a, b, scalars, stream);
+/// out = q * gradient * (the derivative by a), computed in f32 and rounded once. 8 elements at a time if all arrays are
+/// aligned.
+template <MapOp op, class T>
+__global__ void __launch_bounds__(kThreads)
+    pair_gradient_kernel(const T* __restrict__ a, const T* __restrict__ b, const float* __restrict__ gradient,
+                         std::int64_t count, bool packs, float p, float q, T* __restrict__ out) {
+  constexpr int kPack = 16 / sizeof(T);
+  const float scale = q * *gradient;
+  const auto value = [&](T x, T y) {
+    const float d = convert<float>(x) - convert<float>(y);
+    return convert<T>(op == MapOp::squared_difference_grad ? scale * d : scale * smooth_l1_slope(d, p));
+  };
+  const std::int64_t body = packs ? count / kPack : 0;
+  for (std::int64_t i = thread_position(); i < body; i += thread_count()) {
+    const auto x = reinterpret_cast<const Pack<T, kPack>*>(a)[i], y = reinterpret_cast<const Pack<T, kPack>*>(b)[i];
+    Pack<T, kPack> result;
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) result.at[k] = value(x.at[k], y.at[k]);
+    reinterpret_cast<Pack<T, kPack>*>(out)[i] = result;
+  }
+  for (std::int64_t i = body * kPack + thread_position(); i < count; i += thread_count()) out[i] = value(a[i], b[i]);
+}
+
+template <MapOp op, class T>
+void run_gradient(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& gradient, MapScalars scalars,
+                  cudaStream_t stream) {
+  const auto *x = static_cast<const T*>(a.raw()), *y = static_cast<const T*>(b.raw());
+  auto* const result = static_cast<T*>(out.raw());
+  const bool packs = is_aligned(x, 16) && is_aligned(y, 16) && is_aligned(result, 16);
+  const std::int64_t count = out.numel(), tasks = packs ? (count + 7) / 8 : count;
+  pair_gradient_kernel<op, T><<<grid_for(tasks), kThreads, 0, stream>>>(x, y, static_cast<const float*>(gradient.raw()), count,
+                                                                        packs, static_cast<float>(scalars.p),
+                                                                        static_cast<float>(scalars.q), result);
+  check_launch("pair_gradient");
 }
 
 }  // namespace
 
 void reduce_map(MapOp op, const Tensor& out, const Tensor& a, const Tensor& b, MapScalars scalars, cudaStream_t stream) {
-  if (out.dtype() == DType::f64) return run_op<double>(op, out, a, b, scalars, stream);
-  run_op<float>(op, out, a, b, scalars, stream);
+  dispatch_element(a.dtype(), [&]<class T>(T) {
+    if constexpr (!std::is_same_v<T, std::int64_t>) {
+      if (op == MapOp::squared_difference) return run_pair<MapOp::squared_difference, T>(out, a, b, scalars, stream);
+      run_pair<MapOp::smooth_l1, T>(out, a, b, scalars, stream);
+    }
+  });
+}
+
+void pair_gradient(MapOp op, const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& gradient, MapScalars scalars,
+                   cudaStream_t stream) {
+  dispatch_element(a.dtype(), [&]<class T>(T) {
+    if constexpr (kIsHalf<T>) {
+      if (op == MapOp::squared_difference_grad)
+        return run_gradient<MapOp::squared_difference_grad, T>(out, a, b, gradient, scalars, stream);
+      run_gradient<MapOp::smooth_l1_grad, T>(out, a, b, gradient, scalars, stream);
+    }
+  });
 }
 
 }  // namespace polyphase::cuda

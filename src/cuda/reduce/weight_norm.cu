@@ -14,6 +14,7 @@
 #include "cuda/kernel/elements.cuh"
 #include "cuda/kernel/table.cuh"
 #include "cuda/reduce/block_sum.cuh"
+#include "cuda/reduce/weight_types.cuh"
 #include "cuda/runtime/runtime.hpp"
 
 namespace polyphase::cuda {
@@ -75,20 +76,11 @@ __global__ void __launch_bounds__(kNormThreads) weight_norm_backward_kernel(cons
   if (threadIdx.x == 0) static_cast<T*>(weight.dg)[row] = of_g;
 }
 
-/// Calls function(T{}, W{}) with the dtypes of v and w.
-template <class Function>
-void with_types(DType v, DType w, const Function& function) {
-  if (v == DType::f64) return function(double{}, double{});
-  if (w == DType::f16) return function(float{}, __half{});
-  if (w == DType::bf16) return function(float{}, __nv_bfloat16{});
-  function(float{}, float{});
-}
-
 /// Calls launch(table, blocks, T{}, W{}) for the rows, by their dtypes (of v; of w or its gradient).
 template <class Row, class Launch>
 void for_each_dtype(const std::map<std::pair<DType, DType>, std::vector<Row>>& rows, const Launch& launch) {
   for (const auto& [dtypes, of_one] : rows)
-    with_types(dtypes.first, dtypes.second, [&]<class T, class W>(T t, W w) {
+    with_weight_types(dtypes.first, dtypes.second, [&]<class T, class W>(T t, W w) {
       const auto run = [&](const Table<Row, NoStep>& table, std::uint32_t blocks) { launch(table, blocks, t, w); };
       for_each_table(std::span<const Row>(of_one), NoStep{}, run, /*chunk=*/1);
     });

@@ -155,6 +155,33 @@ TEST_CASE("sums of a function of two tensors agree with the host's, aligned and 
         }
 }
 
+TEST_CASE("pairs of 16 bits: sums in f32, gradients of f32 rounded once, aligned or not") {
+  if (!has_gpu()) SKIP_TEST("no CUDA device");
+  for (const auto& [op, slope] : {std::pair(MapOp::squared_difference, MapOp::squared_difference_grad),
+                                  std::pair(MapOp::smooth_l1, MapOp::smooth_l1_grad)})
+    for (const DType dtype : {DType::f16, DType::bf16})
+      for (const std::int64_t size : {1, 7, 4096, 8193, 100003})
+        for (const bool shifted : {false, true}) {
+          CAPTURE(size);
+          const auto placed = [&](std::uint64_t seed) {
+            const Tensor whole = mirrored(uniform_f64({size + 1}, -1, 1, seed).to(dtype));
+            return whole.narrow(0, shifted ? 1 : 0, size);
+          };
+          const Tensor a = placed(1), b = placed(2), wide_a = a.to(DType::f32), wide_b = b.to(DType::f32);
+          const MapScalars scalars{0.25, 1 / static_cast<double>(size)};
+          const Tensor got = mirrored(poisoned({}, DType::f32)), expected = mirrored(poisoned({}, DType::f32));
+          gpu().reduce_map(op, got, a, b, scalars);
+          gpu().reduce_map(op, expected, wide_a, wide_b, scalars);
+          CHECK(worst_difference(expected.cpu(), got) <= bound_of(DType::f32));
+          const Tensor g = mirrored(Tensor::full({}, 0.7, {.dtype = DType::f32}));
+          const Tensor out = mirrored(poisoned({size}, dtype)), wide = mirrored(poisoned({size}, DType::f32));
+          const Tensor everywhere = g.expand({size});
+          gpu().pair_gradient(slope, out, a, b, g, scalars);
+          gpu().map(slope, wide, std::array{wide_a, wide_b, everywhere}, scalars);
+          CHECK(max_difference(out.cpu(), wide.cpu().to(dtype)) == 0);
+        }
+}
+
 TEST_CASE("pairs: one block for few elements, never more than the second launch adds") {
   CHECK(cuda::pair_blocks(1) == 1);
   CHECK(cuda::pair_blocks(cuda::kShortPair) == 1);
