@@ -1,5 +1,7 @@
 #include "networks/gan/discriminators.hpp"
 
+#include <functional>
+#include <optional>
 #include <utility>
 
 #include "device/backend.hpp"
@@ -7,6 +9,7 @@
 #include "layers/conv1d.hpp"
 #include "layers/weight_norm.hpp"
 #include "networks/gan/kernel_convs.hpp"
+#include "networks/gan/parts.hpp"
 #include "ops/length.hpp"
 #include "ops/reduce.hpp"
 #include "ops/spectral.hpp"
@@ -16,6 +19,7 @@ namespace {
 
 using networks::BinConv;
 using networks::ColumnConv;
+using networks::of_parts;
 
 ConvOutputOptions leaky() { return {.activation = Activation::leaky_relu, .slope = 0.1}; }
 
@@ -72,18 +76,6 @@ MapsOfTwo maps_of_two(Stack& stack, const Tensor& first, const Tensor& second) {
 void check_pair(const char* name, const Tensor& first, const Tensor& second) {
   require<ShapeError>(first.shape() == second.shape(), name, ": expected two batches of one shape, got ", first.shape(),
                       " and ", second.shape());
-}
-
-/// of(i) for each of `count` parts, which compute at the same time in a graph that is being recorded.
-template <class Of>
-auto of_parts(const Tensor& audio, std::size_t count, const Of& of) {
-  std::vector<decltype(of(std::size_t{}))> results(count);
-  const auto fork = backend_of(audio.device()).make_fork(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto work = [&] { results[i] = of(i); };
-    fork ? fork->run(i, work) : work();
-  }
-  return results;
 }
 
 FeaturesOfTwo joined(std::vector<MapsOfTwo> maps) {
@@ -186,10 +178,9 @@ FeaturesOfTwo MultiPeriodDiscriminator::features_of_two(const Tensor& first, con
 
 class MultiScaleDiscriminator::Part : public ConvStack<Conv1d> {
  public:
-  Part(double mult, bool has_spectral_norm) : ConvStack(convs(mult), post(mult)), has_spectral_norm_(has_spectral_norm) {
+  Part(double mult, bool has_spectral_norm) : ConvStack(convs(mult), post(mult)) {
     has_spectral_norm ? spectral_norm(*this) : weight_norm(*this);
   }
-  [[nodiscard]] bool has_spectral_norm() const { return has_spectral_norm_; }
 
  private:
   static constexpr const char* kName = "MultiScaleDiscriminator";
@@ -217,8 +208,6 @@ class MultiScaleDiscriminator::Part : public ConvStack<Conv1d> {
   static Conv1d post(double mult) {
     return Conv1d({.in_channels = scaled(kName, 1024, mult), .out_channels = 1, .kernel_size = 3, .padding = 1});
   }
-
-  bool has_spectral_norm_;
 };
 
 namespace {
@@ -244,19 +233,25 @@ void MultiScaleDiscriminator::visit(Visitor& visitor) { visit_parts(visitor, par
 std::vector<FeatureMaps> MultiScaleDiscriminator::features(const Tensor& audio) {
   check_audio("MultiScaleDiscriminator", audio);
   const std::vector<Tensor> scales = scales_of(audio, parts_.size());
+  const HeldWeights held(HeldWeights::Spectral{*this});
   return of_parts(audio, parts_.size(), [&](std::size_t i) { return parts_[i]->features(scales[i]); });
 }
 
+// The scale under spectral norm computes each batch with weights of its own: they are two parts.
 FeaturesOfTwo MultiScaleDiscriminator::features_of_two(const Tensor& first, const Tensor& second) {
   check_audio("MultiScaleDiscriminator", first);
   check_pair("MultiScaleDiscriminator", first, second);
   const std::vector<Tensor> a = scales_of(first, parts_.size()), b = scales_of(second, parts_.size());
-  return joined(of_parts(first, parts_.size(), [&](std::size_t i) -> MapsOfTwo {
-    Part& part = *parts_[i];
-    if (!part.has_spectral_norm()) return maps_of_two(part, a[i], b[i]);
-    FeatureMaps of_a = part.features(a[i]);  // first: spectral norm counts forwards
-    return {std::move(of_a), part.features(b[i])};
-  }));
+  std::vector<MapsOfTwo> maps(parts_.size());
+  const HeldWeights of_first(HeldWeights::Spectral{*this});
+  std::optional<HeldWeights> of_second;
+  const auto fork = backend_of(first.device()).make_fork(parts_.size() + 1);
+  const auto issue = [&](std::size_t part, const std::function<void()>& work) { fork ? fork->run(part, work) : work(); };
+  issue(1, [&] { maps[0].first = parts_[0]->features(a[0]); });
+  of_second.emplace(HeldWeights::Spectral{*this});
+  issue(0, [&] { maps[0].second = parts_[0]->features(b[0]); });
+  for (std::size_t i = 1; i < parts_.size(); ++i) issue(i + 1, [&] { maps[i] = maps_of_two(*parts_[i], a[i], b[i]); });
+  return joined(std::move(maps));
 }
 
 // ---- resolutions ------------------------------------------------------------------------------------------------------

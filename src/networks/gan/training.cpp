@@ -7,10 +7,12 @@
 #include <optional>
 #include <utility>
 
+#include "autograd/autocast.hpp"
 #include "autograd/no_grad.hpp"
 #include "layers/losses.hpp"
 #include "layers/recompute.hpp"
 #include "layers/weight_norm.hpp"
+#include "networks/gan/parts.hpp"
 #include "networks/mel.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/length.hpp"
@@ -120,7 +122,12 @@ Tensor lsgan_generator_loss(const std::vector<FeatureMaps>& generated) {
 Tensor feature_matching_loss(const std::vector<FeatureMaps>& real, const std::vector<FeatureMaps>& generated) {
   std::vector<Tensor> terms;
   for (std::size_t i = 0; i < real.size(); ++i)
-    for (std::size_t k = 0; k < real[i].size(); ++k) terms.push_back(l1_loss(wide(generated[i][k]), wide(real[i][k].detach())));
+    for (std::size_t k = 0; k < real[i].size(); ++k) {
+      const DType dtype = generated[i][k].dtype();
+      std::optional<AutocastGuard> wide_sum;  // losses of 16-bit maps are f32
+      if (dtype == DType::f16 || dtype == DType::bf16) wide_sum.emplace(dtype);
+      terms.push_back(l1_loss(generated[i][k], real[i][k].detach()));
+    }
   return total(terms) * 2.0;
 }
 
@@ -214,11 +221,10 @@ Tensor GanTraining::learn_discriminators(const std::vector<Tensor>& audio, const
   for (std::size_t i = 0; i < audio.size(); ++i) {
     const Tensor fake = generated[i].detach();
     const HeldWeights held(modules_of(discriminators_));
-    std::vector<Tensor> terms;
-    for (const auto& [name, discriminator] : discriminators_) {
-      const FeaturesOfTwo maps = discriminator->features_of_two(audio[i], fake);
-      terms.push_back(lsgan_discriminator_loss(maps.first, maps.second));
-    }
+    const std::vector<Tensor> terms = networks::of_parts(fake, discriminators_.size(), [&](std::size_t k) {
+      const FeaturesOfTwo maps = discriminators_[k].second->features_of_two(audio[i], fake);
+      return lsgan_discriminator_loss(maps.first, maps.second);
+    });
     losses.push_back(total(terms) * share);
     run_backward(losses.back(), i + 1 == audio.size());
   }
@@ -247,12 +253,17 @@ Tensor GanTraining::learn_generator(const std::vector<Tensor>& audio, const Tens
 
 // One part's losses, by its share of the batch, behind their backward pass: (adversarial, features, mel).
 Tensor GanTraining::generator_losses(const Tensor& audio, const Tensor& generated, bool is_last, double share) {
+  struct Terms {
+    Tensor adversarial, features;
+  };
   std::vector<Tensor> adversarial, features;
-  for (const auto& [name, discriminator] : discriminators_) {
-    const std::vector<FeatureMaps> real = discriminator->features(audio);
-    const std::vector<FeatureMaps> fake = discriminator->features(generated);
-    adversarial.push_back(lsgan_generator_loss(fake));
-    features.push_back(feature_matching_loss(real, fake));
+  for (const Terms& terms : networks::of_parts(generated, discriminators_.size(), [&](std::size_t k) -> Terms {
+         const std::vector<FeatureMaps> real = discriminators_[k].second->features(audio);
+         const std::vector<FeatureMaps> fake = discriminators_[k].second->features(generated);
+         return {lsgan_generator_loss(fake), feature_matching_loss(real, fake)};
+       })) {
+    adversarial.push_back(terms.adversarial);
+    features.push_back(terms.features);
   }
   const Tensor losses =
       stack({total(adversarial), total(features), mel_distance(generated, audio) * recipe_.mel_weight}) * share;
