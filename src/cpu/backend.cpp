@@ -113,12 +113,12 @@ std::optional<std::string> CpuBackend::can_implement(const ConvProblem& problem,
   return cpu::can_implement(problem, direction, algorithm);
 }
 void CpuBackend::conv_forward(const ConvProblem& problem, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y,
-                              Algorithm algorithm, Precision /*precision*/) {
-  cpu::conv_forward(problem, x.raw(), w.raw(), address_or_null(bias), y.raw(), algorithm);
+                              Algorithm algorithm, Precision precision) {
+  cpu::conv_forward(problem, x.raw(), w.raw(), address_or_null(bias), y.raw(), algorithm, precision);
 }
 void CpuBackend::conv_dgrad(const ConvProblem& problem, const Tensor& y, const Tensor& w, const Tensor& bias, const Tensor& x,
-                            Algorithm algorithm, Precision /*precision*/) {
-  cpu::conv_dgrad(problem, y.raw(), w.raw(), address_or_null(bias), x.raw(), algorithm);
+                            Algorithm algorithm, Precision precision) {
+  cpu::conv_dgrad(problem, y.raw(), w.raw(), address_or_null(bias), x.raw(), algorithm, precision);
 }
 void CpuBackend::conv_wgrad(const ConvProblem& problem, const Tensor& x, const Tensor& y, const Tensor& w, Algorithm algorithm,
                             Precision /*precision*/) {
@@ -127,10 +127,10 @@ void CpuBackend::conv_wgrad(const ConvProblem& problem, const Tensor& x, const T
 
 void CpuBackend::conv_activated(const ConvProblem& problem, ConvDirection direction, const Tensor& source, const Tensor& w,
                                 const Tensor& bias, const Tensor& out, const ConvPrologue& prologue,
-                                const ConvEpilogue& epilogue, Algorithm algorithm, Precision /*precision*/) {
+                                const ConvEpilogue& epilogue, Algorithm algorithm, Precision precision) {
   const Tensor read = activated_source(*this, prologue, source);
   const auto convolve = direction == ConvDirection::forward ? cpu::conv_forward : cpu::conv_dgrad;
-  convolve(problem, read.raw(), w.raw(), address_or_null(bias), out.raw(), algorithm);
+  convolve(problem, read.raw(), w.raw(), address_or_null(bias), out.raw(), algorithm, precision);
   finish_in_place(*this, epilogue, out);
 }
 void CpuBackend::activation_backward(const ConvEpilogue& epilogue, const Tensor& result, const Tensor& gradient,

@@ -44,7 +44,8 @@ class CpuBackend final : public Backend {
   void rfft(const Tensor& out, const Tensor& in) override;
   void rfft_adjoint(const Tensor& out, const Tensor& in) override;
 
-  /// Precision is ignored: f32 arithmetic on the CPU is always ieee's, which satisfies every precision.
+  /// f32 arithmetic is ieee's, which satisfies every precision, but for tf32 where minimal filtering is faster
+  /// (cpu/conv/minimal_filter.hpp).
   [[nodiscard]] std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirection direction,
                                                          Algorithm algorithm, Precision precision) override;
   void conv_forward(const ConvProblem& problem, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y,

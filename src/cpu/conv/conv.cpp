@@ -2,7 +2,9 @@
 
 #include <cstring>
 
+#include "conv/length_invariant.hpp"
 #include "cpu/conv/depthwise.hpp"
+#include "cpu/conv/minimal_filter.hpp"
 #include "cpu/conv/phase_gemm.hpp"
 #include "cpu/conv/reference.hpp"
 #include "tensor/error.hpp"
@@ -18,6 +20,12 @@ Algorithm resolve(const ConvProblem& problem, ConvDirection direction, Algorithm
     throw NotImplemented(concat("convolution ", direction, ": algorithm '", algorithm, "' cannot do ", problem,
                                 " on the CPU: ", *reason, "; 'automatic' can"));
   return algorithm == Algorithm::automatic ? choose(problem, direction) : algorithm;
+}
+
+/// Whether minimal filtering computes the problem. Its bits depend on where an output is in the row.
+bool is_minimal(const ConvProblem& problem, ConvDirection direction, Algorithm algorithm, Precision precision) {
+  return algorithm == Algorithm::automatic && precision == Precision::tf32 && !LengthInvariantGuard::is_active() &&
+         minimal_filter_pays(problem, direction);
 }
 
 }  // namespace
@@ -43,7 +51,12 @@ Algorithm choose(const ConvProblem& problem, ConvDirection direction) {
   return can_implement(problem, direction, Algorithm::gemm) ? Algorithm::reference : Algorithm::gemm;
 }
 
-void conv_forward(const ConvProblem& problem, const void* x, const void* w, const void* bias, void* y, Algorithm algorithm) {
+void conv_forward(const ConvProblem& problem, const void* x, const void* w, const void* bias, void* y, Algorithm algorithm,
+                  Precision precision) {
+  if (is_minimal(problem, ConvDirection::forward, algorithm, precision)) {
+    minimal_filter_gather(problem, ConvDirection::forward, x, w, bias, y);
+    return;
+  }
   switch (resolve(problem, ConvDirection::forward, algorithm)) {
     case Algorithm::reference:
       return reference_forward(problem, x, w, bias, y);
@@ -54,7 +67,12 @@ void conv_forward(const ConvProblem& problem, const void* x, const void* w, cons
   }
 }
 
-void conv_dgrad(const ConvProblem& problem, const void* y, const void* w, const void* bias, void* x, Algorithm algorithm) {
+void conv_dgrad(const ConvProblem& problem, const void* y, const void* w, const void* bias, void* x, Algorithm algorithm,
+                Precision precision) {
+  if (is_minimal(problem, ConvDirection::dgrad, algorithm, precision)) {
+    minimal_filter_gather(problem, ConvDirection::dgrad, y, w, bias, x);
+    return;
+  }
   switch (resolve(problem, ConvDirection::dgrad, algorithm)) {
     case Algorithm::reference:
       return reference_dgrad(problem, y, w, bias, x);

@@ -18,12 +18,15 @@ namespace polyphase::cpu {
 
 /// y = forward(x, w) + bias. Arrays are contiguous, of `problem.dtype` (f32, f64, f16, bf16; 16-bit types accumulate in f32);
 /// `bias` (C_out) may be null. Every element of y is written. N and either length may be zero. The bits depend only on the
-/// problem and the algorithm, not on the thread count, and are the same every run. Throws NotImplemented with can_implement's
+/// problem and the algorithm, not on the thread count, and are the same every run. `automatic` in tf32 may use minimal
+/// filtering, outside a LengthInvariantGuard. Throws NotImplemented with can_implement's
 /// reason, and DTypeError for i64.
-void conv_forward(const ConvProblem& problem, const void* x, const void* w, const void* bias, void* y, Algorithm algorithm);
+void conv_forward(const ConvProblem& problem, const void* x, const void* w, const void* bias, void* y, Algorithm algorithm,
+                  Precision precision = Precision::ieee);
 
 /// x = dgrad(y, w) + bias; `bias` (C_in) may be null. This is also Conv1d's forward.
-void conv_dgrad(const ConvProblem& problem, const void* y, const void* w, const void* bias, void* x, Algorithm algorithm);
+void conv_dgrad(const ConvProblem& problem, const void* y, const void* w, const void* bias, void* x, Algorithm algorithm,
+                Precision precision = Precision::ieee);
 
 /// w = wgrad(x, y): overwritten, not accumulated.
 void conv_wgrad(const ConvProblem& problem, const void* x, const void* y, void* w, Algorithm algorithm);

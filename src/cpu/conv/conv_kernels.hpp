@@ -72,8 +72,38 @@ struct CorrelateKernels {
   void (*correlate[kMostCorrelated])(const T* x, const T* y, const std::int64_t* offset, std::int64_t count, double* sums);
 };
 
+/// to[to + p] = from[a + p] + sign*from[b + p], where sign is 1, -1 or 0.
+struct RowSum {
+  std::int64_t to, a, b;
+  float sign;
+};
+
+inline constexpr std::int64_t kRunSlack = 8;  ///< elements after the last run of D that split may overwrite or read
+
+/// The movers of minimal filtering (cpu/conv/minimal_plan.hpp). Lane p of sequence b is element phases*D*(p div D) + b*D + p
+/// mod D of the line.
+struct MinimalKernels {
+  /// to[b*pitch + p] = that element of `line`; p < count, b < phases. The rest of a sequence, up to D + kRunSlack elements, may
+  /// be overwritten, and `line` is read up to kRunSlack elements and a vector per phase after its end.
+  void (*split)(const float* line, std::int64_t phases, std::int64_t D, std::int64_t count, float* to, std::int64_t pitch);
+  /// That element of `line` = from[b*pitch + p] where it is below `last`; p < count. Writes nothing else.
+  void (*merge)(const float* from, std::int64_t pitch, std::int64_t phases, std::int64_t D, std::int64_t count,
+                std::int64_t last, float* line);
+  /// sums[p] += |line[p]|, squares[p] += line[p]^2; p < count, rounded up to whole vectors.
+  void (*add_magnitudes)(const float* line, std::int64_t count, float* sums, float* squares);
+  /// `rows` of them; p < count, rounded up to whole vectors.
+  void (*combine)(const RowSum* row, std::int64_t rows, const float* from, float* to, std::int64_t count);
+  /// Two outputs of the sums m0, m1, m2, m3, `pitch` apart: out[p] = m0 + m1 + m2, out[count + p] = m1 - m2 - m3. `count` is a
+  /// multiple of the vector length.
+  void (*two_outputs)(const float* m, std::int64_t pitch, std::int64_t count, float* out);
+  /// Four outputs of three parts with two outputs each: out[p], out[count + p], ... `count` is a multiple of the vector length.
+  void (*four_outputs)(const float* part0, const float* part1, const float* part2, std::int64_t count, float* out);
+};
+
 template <Isa isa, class T>
 const GemmKernels<T>& gemm_kernels();
+template <Isa isa>
+const MinimalKernels& minimal_kernels();
 template <Isa isa, class T>
 const CorrelateKernels<T>& correlate_kernels();
 template <Isa isa, class E>
@@ -83,6 +113,9 @@ const PackKernels<E>& pack_kernels();
 template <class T>
 const GemmKernels<T>& gemm_kernels() {
   return dispatch_isa([](auto tag) -> const GemmKernels<T>& { return gemm_kernels<tag.value, T>(); });
+}
+inline const MinimalKernels& minimal_kernels() {
+  return dispatch_isa([](auto tag) -> const MinimalKernels& { return minimal_kernels<tag.value>(); });
 }
 template <class T>
 const CorrelateKernels<T>& correlate_kernels() {

@@ -205,6 +205,19 @@ std::optional<std::string> phase_gemm_can_implement(const ConvProblem& problem, 
   return std::nullopt;
 }
 
+void phase_gemm_positions(const ConvProblem& problem, ConvDirection direction, std::int64_t n, std::int64_t begin,
+                          std::int64_t end, const void* in, const void* w, const void* bias, void* out) {
+  GatherShape shape = gather_shape(problem, direction);
+  shape.N = 1;
+  shape.q_first = begin;
+  shape.q_count = end;
+  with_element(problem, [&](auto element) {
+    using E = decltype(element);
+    gather<E>(shape, static_cast<const E*>(in) + n * shape.R * shape.in_length, w, bias,
+              static_cast<E*>(out) + n * shape.M * shape.out_length);
+  });
+}
+
 void phase_gemm_gather(const ConvProblem& problem, ConvDirection direction, const void* in, const void* w, const void* bias,
                        void* out) {
   const GatherShape shape = gather_shape(problem, direction);

@@ -17,6 +17,10 @@ namespace polyphase::cpu {
 void phase_gemm_gather(const ConvProblem& problem, ConvDirection direction, const void* in, const void* w, const void* bias,
                        void* out);
 
+/// The same for the positions [begin, end) of sample n alone, for a problem of one group and stride 1 with finite weights.
+void phase_gemm_positions(const ConvProblem& problem, ConvDirection direction, std::int64_t n, std::int64_t begin,
+                          std::int64_t end, const void* in, const void* w, const void* bias, void* out);
+
 /// w = wgrad(x, y); no length and no N may be 0.
 void phase_gemm_wgrad(const ConvProblem& problem, const void* x, const void* y, void* w);
 

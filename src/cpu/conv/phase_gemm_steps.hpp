@@ -27,7 +27,7 @@ class GatherSteps {
         pack_(pack_kernels<E>()),
         panels_(make_panels(gather.M, gemm_.widest)),
         widest_(gemm_.widest[panels_.front().kind]),
-        tiles_(make_tiles(0, gather.q_count, widest_, gemm_.lanes)),
+        tiles_(make_tiles(gather.q_first, gather.q_count - gather.q_first, widest_, gemm_.lanes)),
         layout_(tile_layout(gather, std::int64_t{widest_} * gemm_.lanes, gemm_.lanes)),
         in_(in),
         w_(w),
@@ -81,8 +81,7 @@ class GatherSteps {
     const Panel& panel = panels_[static_cast<std::size_t>(p)];
     const Tile& tile = tiles_[static_cast<std::size_t>(t)];
     if constexpr (std::is_same_v<E, T>) {
-      const bool whole =
-          panel.rows == panel.height && tile.first + std::int64_t{tile.vectors} * gemm_.lanes <= shape.out_length;
+      const bool whole = panel.rows == panel.height && tile.first + std::int64_t{tile.vectors} * gemm_.lanes <= shape.q_count;
       if (shape.out_stride == 1 && whole)  // nothing to interleave: directly to the output
         return accumulate_into(g, p, t, 0, 1, {0, shape.R}, w, x, out_row(n, g, p) + tile.first, shape.out_length);
     }

@@ -30,6 +30,7 @@ struct GatherShape {
   std::int64_t K;
   std::int64_t in_length, out_length;
   std::int64_t in_stride, out_stride;
+  std::int64_t q_first = 0;  ///< outputs from here on are computed
   std::int64_t q_count;
   std::int64_t w_group, w_row, w_channel;  ///< strides of w over groups, output and input channels; 1 over taps
   std::vector<std::vector<Tap>> phases;    ///< (out_stride), each in ascending k

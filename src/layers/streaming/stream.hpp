@@ -6,9 +6,9 @@
 //     play(stream.finish());
 //
 // The results of push() and finish(), concatenated, are net(all frames), for any split of the frames: bit for bit on
-// the CPU, and on a GPU under a LengthInvariantGuard (conv/length_invariant.hpp); else within rounding on a GPU, because the
-// order of its sums depends on the length. A causal network returns the samples
-// of a frame immediately. Other networks wait for the later frames that these samples depend on, `latency()` of them.
+// the CPU (but for tf32), and on both under a LengthInvariantGuard (conv/length_invariant.hpp); else within rounding, because
+// the order of its sums depends on the length. A causal network returns the samples of a frame immediately. Other networks wait
+// for the later frames that these samples depend on, `latency()` of them.
 
 #include <cstdint>
 #include <memory>
