@@ -322,3 +322,13 @@ TEST_CASE("spectral_norm: a weight of 16 bits is computed in f32 and rounded, an
   sum(square(half.weight().to(DType::f32))).backward();
   CHECK(half.parameters().back().grad().defined());
 }
+
+TEST_CASE("spectral_norm: a step of power iteration is a write to the vectors that a tape may hold") {
+  Conv1d conv = spectral_norm(Conv1d({.in_channels = 2, .out_channels = 3, .kernel_size = 3}));
+  conv.eval();
+  const Tensor y = sum(conv.weight());
+  conv.train();
+  const Tensor next = sum(conv.weight());
+  CHECK(testing::error_of<Error>([&] { return y.backward(), 0; }).find("spectral_norm") != std::string::npos);
+  CHECK_NOTHROW(next.backward());  // its vectors are its own
+}
