@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <span>
 
 #include "autograd/autocast.hpp"
@@ -32,19 +33,17 @@ Tensor Weight::get(bool iterates) const {
   return has_spectral_norm() ? over_spectrum(iterates) : plain_;
 }
 
+// A weight of 16 bits is computed in f32 and rounded.
 Tensor Weight::over_spectrum(bool iterates) const {
-  if (size_of(plain_.dtype()) >= size_of(DType::f32)) {
-    const ops::SpectralNormInputs inputs{plain_, left_, right_, iterates};
-    return ops::recorded_weight(ops::spectral_weights(std::span(&inputs, 1), autocast_dtype()).front(), plain_);
-  }
-  Tensor left = left_.to(DType::f32), right = right_.to(DType::f32);
-  const Tensor matrix = plain_.to(DType::f32);
-  const ops::SpectralNormInputs inputs{matrix, left, right, iterates};
-  const Tensor w = ops::recorded_weight(ops::spectral_weights(std::span(&inputs, 1), plain_.dtype()).front(), matrix);
-  if (iterates) {
+  const bool is_half = ops::is_half(plain_);
+  const DType wide = is_half ? DType::f32 : plain_.dtype();
+  const ops::SpectralNormInputs inputs{plain_.to(wide), left_.to(wide), right_.to(wide), iterates};
+  const std::optional<DType> of_w = is_half ? plain_.dtype() : autocast_dtype();
+  const Tensor w = ops::recorded_weight(ops::spectral_weights(std::span(&inputs, 1), of_w).front(), inputs.W);
+  if (is_half && iterates) {
     const NoGradGuard no_grad;
-    Tensor(left_).copy_(left);
-    Tensor(right_).copy_(right);
+    Tensor(left_).copy_(inputs.left);
+    Tensor(right_).copy_(inputs.right);
   }
   return w;
 }

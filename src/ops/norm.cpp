@@ -305,6 +305,7 @@ std::vector<SpectralWeight> spectral_weights(std::span<const SpectralNormInputs>
     const auto& [W, left, right, iterates] = of;
     require_floating("spectral_norm", W);
     const DType of_w = dtype && W.dtype() == DType::f32 ? *dtype : W.dtype();
+    // New tensors: a later step must not change what the tape holds.
     const auto next = [&of](const Tensor& start) { return of.iterates ? Tensor::empty_like(start) : start; };
     weights.push_back({.w = Tensor::empty(W.shape(), {of_w, W.device()}),
                        .sigma = Tensor::empty({}, {W.dtype(), W.device()}),

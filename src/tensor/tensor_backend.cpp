@@ -21,11 +21,27 @@ T before(T x) {
   }
 }
 
-/// (R, 1, ...) as rows of `shape` (R, ...), which are not copied.
+/// A contiguous tensor with another shape and strides, which is not copied.
+Tensor viewed(const Tensor& tensor, const Shape& shape, const Shape& strides) {
+  return TensorAccess::view(tensor, shape, strides, tensor.offset());
+}
+
+/// (R, 1, ...) as rows of `shape` (R, ...).
 Tensor along_rows(const Tensor& rows, const Shape& shape) {
   Shape strides = Shape::filled(shape.rank(), 0);
   strides[0] = 1;
-  return TensorAccess::view(rows, shape, strides, rows.offset());
+  return viewed(rows, shape, strides);
+}
+
+/// A single number in all places of `shape`.
+Tensor everywhere(const Tensor& number, const Shape& shape) { return viewed(number, shape, Shape::filled(shape.rank(), 0)); }
+
+/// `tensor` as it is, or in `dtype`.
+Tensor converted(TensorBackend& backend, const Tensor& tensor, DType dtype) {
+  if (!tensor.defined() || tensor.dtype() == dtype) return tensor;
+  const Tensor result = Tensor::empty(tensor.shape(), {dtype, tensor.device()});
+  backend.copy(result, tensor);
+  return result;
 }
 
 }  // namespace
@@ -86,8 +102,7 @@ void TensorBackend::average_of(const Tensor& out, std::span<const Tensor> parts,
   for (std::size_t i = 1; i < parts.size(); ++i) map(MapOp::add, out, std::array{i == 1 ? parts[0] : out, parts[i]}, {});
   if (divisor != 1) {
     const Tensor number = Tensor::full({}, divisor, {out.dtype(), out.device()});
-    const Tensor everywhere = TensorAccess::view(number, out.shape(), Shape::filled(out.rank(), 0), 0);
-    map(MapOp::div, out, std::array{out, everywhere}, {});
+    map(MapOp::div, out, std::array{out, everywhere(number, out.shape())}, {});
   }
   if (activation == Activation::relu) map(MapOp::relu, out, std::array{out}, {});
   if (activation == Activation::leaky_relu) map(MapOp::leaky_relu, out, std::array{out}, {slope, 0});
@@ -108,8 +123,7 @@ void TensorBackend::weight_norm(std::span<const NormalizedWeight> weights) {
 void TensorBackend::weight_norm_backward(std::span<const NormalizedWeightGradient> gradients) {
   for (const auto& [dv, dg, dw, v, g, norms] : gradients) {
     const Tensor product = Tensor::empty_like(v), scale = Tensor::empty_like(norms), along = Tensor::empty_like(norms);
-    const Tensor in = dw.dtype() == v.dtype() ? dw : Tensor::empty_like(v);
-    if (dw.dtype() != v.dtype()) copy(in, dw);
+    const Tensor in = converted(*this, dw, v.dtype());
     map(MapOp::mul, product, std::array{in, v}, {});
     reduce(ReduceOp::sum, dg, product);
     map(MapOp::div, dg, std::array{dg, norms}, {});
@@ -124,18 +138,13 @@ void TensorBackend::weight_norm_backward(std::span<const NormalizedWeightGradien
 
 namespace {
 
-/// A contiguous tensor with another shape and strides.
-Tensor viewed(const Tensor& tensor, const Shape& shape, const Shape& strides) {
-  return TensorAccess::view(tensor, shape, strides, tensor.offset());
-}
-
 /// x/max(||x||, 1e-12), PyTorch's normalize().
 void unit_in_place(TensorBackend& backend, const Tensor& x) {
   const Tensor norm = Tensor::empty({1}, {x.dtype(), x.device()});
   backend.reduce(ReduceOp::sum_of_squares, norm, x);
   backend.map(MapOp::sqrt, norm, std::array{norm}, {});
   backend.map(MapOp::clamp, norm, std::array{norm}, {1e-12, std::numeric_limits<double>::infinity()});
-  backend.map(MapOp::div, x, std::array{x, viewed(norm, x.shape(), {0})}, {});
+  backend.map(MapOp::div, x, std::array{x, everywhere(norm, x.shape())}, {});
 }
 
 }  // namespace
@@ -158,7 +167,7 @@ void TensorBackend::spectral_norm(std::span<const SpectralWeight> weights) {
     map(MapOp::mul, along, std::array{left, along}, {});
     reduce(ReduceOp::sum, viewed(sigma, {1}, {1}), along);
     const Tensor quotient = w.dtype() == W.dtype() ? w : Tensor::empty_like(W);
-    map(MapOp::div, quotient, std::array{W, viewed(sigma, W.shape(), Shape::filled(W.rank(), 0))}, {});
+    map(MapOp::div, quotient, std::array{W, everywhere(sigma, W.shape())}, {});
     if (w.dtype() != W.dtype()) copy(w, quotient);
   }
 }
@@ -169,40 +178,26 @@ void TensorBackend::spectral_norm_backward(std::span<const SpectralWeightGradien
     const Tensor product = Tensor::empty({R, C}, {W.dtype(), W.device()}),
                  share = Tensor::empty({1, 1}, {W.dtype(), W.device()});
     const auto flat = [&](const Tensor& tensor) { return viewed(tensor, {R, C}, {C, 1}); };
-    const auto everywhere = [&](const Tensor& scalar) { return viewed(scalar, {R, C}, {0, 0}); };
-    const Tensor in = dw.dtype() == W.dtype() ? dw : Tensor::empty_like(W);
-    if (dw.dtype() != W.dtype()) copy(in, dw);
+    const Tensor in = converted(*this, dw, W.dtype());
     map(MapOp::mul, product, std::array{flat(in), flat(W)}, {});
     reduce(ReduceOp::sum, share, product);
     map(MapOp::div, share, std::array{share, viewed(sigma, {1, 1}, {1, 1})}, {});
-    map(MapOp::mul, product, std::array{viewed(left, {R, C}, {1, 0}), viewed(right, {R, C}, {0, 1})}, {});
-    map(MapOp::mul, product, std::array{product, everywhere(share)}, {});
+    map(MapOp::mul, product, std::array{along_rows(left, {R, C}), viewed(right, {R, C}, {0, 1})}, {});
+    map(MapOp::mul, product, std::array{product, everywhere(share, product.shape())}, {});
     map(MapOp::sub, product, std::array{flat(in), product}, {});
-    map(MapOp::div, flat(dW), std::array{product, everywhere(sigma)}, {});
+    map(MapOp::div, flat(dW), std::array{product, everywhere(sigma, product.shape())}, {});
   }
 }
 
 void TensorBackend::pair_gradient(MapOp op, const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& gradient,
                                   MapScalars scalars) {
-  const auto wide = [&](const Tensor& tensor) {
-    const Tensor result = Tensor::empty(tensor.shape(), {DType::f32, tensor.device()});
-    copy(result, tensor);
-    return result;
-  };
-  const Tensor result = wide(a);
-  map(op, result, std::array{result, wide(b), viewed(gradient, out.shape(), Shape::filled(out.rank(), 0))}, scalars);
+  const Tensor result = Tensor::empty(out.shape(), {DType::f32, out.device()});
+  map(op, result,
+      std::array{converted(*this, a, DType::f32), converted(*this, b, DType::f32), everywhere(gradient, out.shape())}, scalars);
   copy(out, result);
 }
 
 namespace {
-
-/// `tensor` as it is, or in `dtype`.
-Tensor converted(TensorBackend& backend, const Tensor& tensor, DType dtype) {
-  if (!tensor.defined() || tensor.dtype() == dtype) return tensor;
-  const Tensor result = Tensor::empty(tensor.shape(), {dtype, tensor.device()});
-  backend.copy(result, tensor);
-  return result;
-}
 
 Tensor as_matrix(const Tensor& tensor, std::int64_t rows, std::int64_t columns) {
   return TensorAccess::view(tensor, {1, rows, columns}, {rows * columns, columns, 1}, tensor.offset());

@@ -64,6 +64,13 @@ inline std::int64_t different(const Tensor& on_host, const Tensor& on_gpu) {
   return count;
 }
 
+/// The largest |difference| over the largest |expected|, of two tensors of one shape; infinity if there is a NaN.
+inline double relative_to_largest(const Tensor& expected, const Tensor& got) {
+  double largest = 0;
+  for (const double value : expected.detach().to(DType::f64).to_vector<double>()) largest = std::max(largest, std::abs(value));
+  return max_difference(expected, got) / largest;
+}
+
 /// The largest |a - b| / max(1, |a|) of two tensors of one shape; infinity if infinities or NaNs differ.
 inline double worst_difference(const Tensor& expected, const Tensor& got) {
   if (!(expected.shape() == got.shape())) return std::numeric_limits<double>::infinity();

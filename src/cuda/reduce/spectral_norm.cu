@@ -200,10 +200,13 @@ __global__ void __launch_bounds__(kSpectralThreads)
     out[c] = (convert<T>(dw[c]) - share * right[c]) / sigma;
 }
 
-/// Calls launch(table, blocks) for tables of the rows, which have blocks_of(row) blocks each.
-template <class Row, class BlocksOf, class Launch>
-void for_all_weights(std::vector<Row> rows, const BlocksOf& blocks_of, const Launch& launch) {
+/// Launches `kernel` for tables of the rows, with blocks_of(row) blocks for each.
+template <class Row, class BlocksOf>
+void launch_for_all(void (*kernel)(Table<Row, NoStep>), std::vector<Row> rows, cudaStream_t stream, const BlocksOf& blocks_of) {
   for (Row& row : rows) row.count = blocks_of(row);
+  const auto launch = [&](const Table<Row, NoStep>& table, std::uint32_t blocks) {
+    kernel<<<blocks, kSpectralThreads, 0, stream>>>(table);
+  };
   for_each_table(std::span<const Row>(rows), NoStep{}, launch, /*chunk=*/1);
   check_launch("spectral_norm");
 }
@@ -250,20 +253,15 @@ void spectral_norm(std::span<const SpectralWeight> weights, int device, cudaStre
   }
   for (const auto& [dtypes, rows] : lists)
     with_weight_types(dtypes.first, dtypes.second, [&, &all = rows]<class T, class W>(T, W) {
-      const auto launch = [&](auto* kernel) {
-        return
-            [=](const SpectralTable& table, std::uint32_t blocks) { kernel<<<blocks, kSpectralThreads, 0, stream>>>(table); };
-      };
+      const auto one = [](const SpectralRow&) { return 1; };
       const auto one_a_row = [](const SpectralRow& row) { return row.rows; };
-      for_all_weights(
-          all, [](const SpectralRow& row) { return row.iterates ? row.pieces() * row.tiles() : 0; },
-          launch(spectral_columns_kernel<T>));
-      for_all_weights(
-          all, [](const SpectralRow& row) { return row.iterates ? row.tiles() : 0; }, launch(spectral_add_kernel));
-      for_all_weights(all, one_a_row, launch(spectral_rows_kernel<T>));
-      for_all_weights(
-          all, [](const SpectralRow&) { return 1; }, launch(spectral_estimate_kernel<T>));
-      for_all_weights(all, one_a_row, launch(spectral_divide_kernel<T, W>));
+      const auto pieces = [](const SpectralRow& row) { return row.iterates ? row.pieces() * row.tiles() : 0; };
+      const auto tiles = [](const SpectralRow& row) { return row.iterates ? row.tiles() : 0; };
+      launch_for_all(spectral_columns_kernel<T>, all, stream, pieces);
+      launch_for_all(spectral_add_kernel, all, stream, tiles);
+      launch_for_all(spectral_rows_kernel<T>, all, stream, one_a_row);
+      launch_for_all(spectral_estimate_kernel<T>, all, stream, one);
+      launch_for_all(spectral_divide_kernel<T, W>, all, stream, one_a_row);
     });
 }
 
@@ -279,16 +277,11 @@ void spectral_norm_backward(std::span<const SpectralWeightGradient> gradients, i
                                                     of.right.numel()});
   for (const auto& [dtypes, rows] : lists)
     with_weight_types(dtypes.first, dtypes.second, [&, &all = rows]<class T, class W>(T, W) {
-      const auto launch = [&](auto* kernel) {
-        return [=](const SpectralGradientTable& table, std::uint32_t blocks) {
-          kernel<<<blocks, kSpectralThreads, 0, stream>>>(table);
-        };
-      };
+      const auto one = [](const SpectralGradientRow&) { return 1; };
       const auto one_a_row = [](const SpectralGradientRow& row) { return row.rows; };
-      for_all_weights(all, one_a_row, launch(spectral_products_kernel<T, W>));
-      for_all_weights(
-          all, [](const SpectralGradientRow&) { return 1; }, launch(spectral_share_kernel<T>));
-      for_all_weights(all, one_a_row, launch(spectral_gradient_kernel<T, W>));
+      launch_for_all(spectral_products_kernel<T, W>, all, stream, one_a_row);
+      launch_for_all(spectral_share_kernel<T>, all, stream, one);
+      launch_for_all(spectral_gradient_kernel<T, W>, all, stream, one_a_row);
     });
 }
 

@@ -30,20 +30,15 @@ struct PartStreams {
   }
 };
 
-/// The streams for forks of the calling thread where it is.
-PartStreams*& here() {
-  thread_local PartStreams outside;
-  thread_local PartStreams* streams = &outside;
-  return streams;
-}
-
-constinit thread_local int parts_around = 0;
+/// The streams for forks of the calling thread: outside of all parts, and where it is.
+thread_local PartStreams outside;
+thread_local PartStreams* here = &outside;
 
 /// The calling thread issues a part.
 class PartScope {
  public:
-  PartScope(PartStreams& of_fork, std::size_t part) : before_(std::exchange(here(), &of_fork.of_part(part))) { ++parts_around; }
-  ~PartScope() { here() = before_, --parts_around; }
+  PartScope(PartStreams& of_fork, std::size_t part) : before_(std::exchange(here, &of_fork.of_part(part))) {}
+  ~PartScope() { here = before_; }
   PartScope(const PartScope&) = delete;
   PartScope& operator=(const PartScope&) = delete;
 
@@ -53,8 +48,7 @@ class PartScope {
 
 class StreamFork final : public BackendFork {
  public:
-  StreamFork(int device, std::size_t parts)
-      : place_(*here()), streams_(place_.first(device, parts - 1)), has_begun_(parts - 1) {
+  StreamFork(int device, std::size_t parts) : place_(*here), streams_(place_.first(device, parts - 1)), has_begun_(parts - 1) {
     begin_.record(current_stream(device));
   }
   ~StreamFork() override {
@@ -104,7 +98,7 @@ class StreamFork final : public BackendFork {
 
 }  // namespace
 
-bool is_in_part() noexcept { return parts_around > 0; }
+bool is_in_part() noexcept { return here != &outside; }
 
 std::unique_ptr<BackendFork> make_fork(int device, std::size_t parts) {
   if (parts < 2 || !capturing()) return nullptr;

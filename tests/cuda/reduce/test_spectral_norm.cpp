@@ -15,13 +15,6 @@ using namespace polyphase::testing;
 
 namespace {
 
-/// The greatest difference between `got` and `exact`, relative to the greatest |exact|.
-double relative(const Tensor& got, const Tensor& exact) {
-  double most = 0;
-  for (const double value : exact.to_vector<double>()) most = std::max(most, std::abs(value));
-  return max_difference(got.cpu().to(DType::f64), exact) / most;
-}
-
 /// A weight with random estimates, of `of_w`, and its results poisoned.
 SpectralWeight weight_of(const Shape& shape, DType dtype, DType of_w, bool iterates, std::uint64_t seed) {
   const std::int64_t R = shape[0], C = shape.numel() / R;
@@ -75,17 +68,17 @@ TEST_CASE("weights, estimates and gradients agree with f64 on the host, of one r
         gpu().spectral_norm(std::array{on_gpu});
         // Without a step sigma is a sum of numbers of both signs.
         const double bound = (dtype == DType::f32 ? 64 * kFloatRounding : 256 * kDoubleRounding) * (iterates ? 1 : 64);
-        CHECK(relative(on_gpu.w, exact.w) <= bound);
-        CHECK(relative(on_gpu.sigma, exact.sigma) <= bound);
-        CHECK(relative(on_gpu.left, exact.left) <= bound);
-        CHECK(relative(on_gpu.right, exact.right) <= bound);
+        CHECK(relative_to_largest(exact.w, on_gpu.w) <= bound);
+        CHECK(relative_to_largest(exact.sigma, on_gpu.sigma) <= bound);
+        CHECK(relative_to_largest(exact.left, on_gpu.left) <= bound);
+        CHECK(relative_to_largest(exact.right, on_gpu.right) <= bound);
         CHECK(different(on_gpu.left.cpu(), on_gpu.left_start) == 0);
         CHECK(different(on_gpu.right.cpu(), on_gpu.right_start) == 0);
         const Tensor dw = random_f64(shape, 5).to(dtype), dW = poisoned(shape, DType::f64),
                      dW_there = mirrored(poisoned(shape, dtype));
         host().spectral_norm_backward(std::array{gradient_of(exact, dw.to(DType::f64), dW)});
         gpu().spectral_norm_backward(std::array{gradient_of(on_gpu, mirrored(dw), dW_there)});
-        if (shape.numel() > 1) CHECK(relative(dW_there, dW) <= bound);  // one number has the gradient 0
+        if (shape.numel() > 1) CHECK(relative_to_largest(dW, dW_there) <= bound);  // one number has the gradient 0
       }
 }
 

@@ -13,17 +13,6 @@
 using namespace polyphase;
 using namespace polyphase::testing;
 
-namespace {
-
-/// The greatest difference between `got` and `exact`, relative to the greatest |exact|.
-double relative(const Tensor& got, const Tensor& exact) {
-  double most = 0;
-  for (const double value : exact.to_vector<double>()) most = std::max(most, std::abs(value));
-  return max_difference(got, exact) / most;
-}
-
-}  // namespace
-
 TEST_CASE("weights, norms and gradients agree with f64 on the host, of one column and of many, also in large and small rows") {
   if (!has_gpu()) SKIP_TEST("no CUDA device");
   for (const DType dtype : {DType::f32, DType::f64})
@@ -48,12 +37,11 @@ TEST_CASE("weights, norms and gradients agree with f64 on the host, of one colum
         gpu().weight_norm_backward(
             std::array{NormalizedWeightGradient{dv_there, dg_there, dw_there, v_there, g_there, norms_there}});
         const double bound = dtype == DType::f32 ? 8 * kFloatRounding : 32 * kDoubleRounding;
-        const auto back = [&](const Tensor& tensor) { return wide(tensor.cpu()); };
-        CHECK(relative(back(w_there), w) <= bound);
-        CHECK(relative(back(norms_there), norms) <= bound);
+        CHECK(relative_to_largest(w, w_there) <= bound);
+        CHECK(relative_to_largest(norms, norms_there) <= bound);
         // A row of one number has dv = 0: a difference of equal numbers.
-        if (shape.numel() > shape[0]) CHECK(relative(back(dv_there), dv) <= bound);
-        CHECK(relative(back(dg_there), dg) <= 4 * bound);
+        if (shape.numel() > shape[0]) CHECK(relative_to_largest(dv, dv_there) <= bound);
+        CHECK(relative_to_largest(dg, dg_there) <= 4 * bound);
       }
 }
 
