@@ -34,6 +34,7 @@ sanitized=(
   "cuda/elementwise/snake_backward racecheck synccheck initcheck"
   "cuda/elementwise/activation_backward racecheck synccheck initcheck"
   "cuda/elementwise/embedding racecheck synccheck initcheck"
+  "cuda/reduce/channel_norm racecheck synccheck initcheck"
   "cuda/reduce/row_norm racecheck synccheck initcheck"
   "cuda/linear/attention racecheck:2 synccheck initcheck"
   "cuda/linear/few_rows racecheck synccheck initcheck"

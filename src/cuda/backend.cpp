@@ -35,9 +35,9 @@
 #include "cuda/linear/rotary_attention.hpp"
 #include "cuda/memory/allocator.hpp"
 #include "cuda/memory/staging.hpp"
+#include "cuda/reduce/channel_norm.hpp"
 #include "cuda/reduce/moments.hpp"
 #include "cuda/reduce/reduce.hpp"
-#include "cuda/reduce/row_norm.hpp"
 #include "cuda/runtime/fork.hpp"
 #include "cuda/runtime/graph.hpp"
 #include "cuda/runtime/presence.hpp"
@@ -200,9 +200,9 @@ void CudaBackend::normal(const Tensor& out, GeneratorState state, double mean, d
   const Turn turn(device_);
   cuda::normal(out, state, mean, deviation, turn.stream);
 }
-bool CudaBackend::normalize_rows(const NormalizedRows& out, const RowNorm& in) {
+bool CudaBackend::normalize_channels(const NormOutputs& out, const NormInputs& in) {
   const Turn turn(device_);
-  cuda::normalize_rows(out, in, turn.stream);
+  cuda::normalize_channels(out, in, turn.stream);
   return true;
 }
 

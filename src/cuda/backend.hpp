@@ -35,7 +35,7 @@ class CudaBackend final : public Backend {
   void normal(const Tensor& out, GeneratorState state, double mean, double deviation) override;
 
   /// f32 in the calling thread's precision.
-  [[nodiscard]] bool normalize_rows(const NormalizedRows& out, const RowNorm& in) override;
+  [[nodiscard]] bool normalize_channels(const NormOutputs& out, const NormInputs& in) override;
   void matmul(const Tensor& out, const Tensor& a, const Tensor& b) override;
   [[nodiscard]] bool linear(const Tensor& out, const LinearInputs& in) override;
   void lstm(std::span<const LstmSteps> layers) override;

@@ -9,12 +9,14 @@
 #include "autograd/no_grad.hpp"
 #include "layers/activations.hpp"
 #include "layers/containers/branches.hpp"
+#include "layers/containers/channels_last.hpp"
 #include "layers/containers/mean_of_branches.hpp"
 #include "layers/containers/residual.hpp"
 #include "layers/containers/sequential.hpp"
 #include "layers/containers/sum_of_branches.hpp"
 #include "layers/conv1d.hpp"
 #include "layers/conv_transpose1d.hpp"
+#include "layers/norm.hpp"
 #include "ops/conv/unit.hpp"
 #include "ops/elementwise.hpp"
 #include "tensor/error.hpp"
@@ -89,6 +91,11 @@ Tensor run_branches(Module& module, Tensor&& x, const ConvOutputOptions& output)
   return {};
 }
 
+void require_kept(const Tensor& y, const Tensor& residual) {
+  require<ShapeError>(y.shape() == residual.shape(), "Residual: expected its modules to keep the shape ", residual.shape(),
+                      ", got ", y.shape());
+}
+
 /// What a pass computed.
 struct Ran {
   Tensor y;
@@ -157,8 +164,7 @@ Tensor forward_added(Modules modules, Tensor x, const Tensor& residual, double s
     pass = run_pass(modules, i, length, std::move(pass.y), is_last ? residual : Tensor(), scale);
   }
   if (pass.has_added) return pass.y;
-  require<ShapeError>(pass.y.shape() == residual.shape(), "Residual: expected its modules to keep the shape ", residual.shape(),
-                      ", got ", pass.y.shape());
+  require_kept(pass.y, residual);
   return add_scaled(residual, pass.y, scale);
 }
 
@@ -180,7 +186,8 @@ std::vector<Pass> passes_of(Modules modules, bool is_residual) {
   for (std::size_t i = 0; i < modules.size(); i += passes.back().length) {
     const std::size_t length = pass_length(modules, i);
     const std::size_t main = i + count_before(modules, i);
-    const bool adds = is_residual && i + length == modules.size() && is_convolution(*modules[main]);
+    const bool is_last = i + length == modules.size();
+    const bool adds = is_residual && is_last && (is_convolution(*modules[main]) || scaled_block(modules).scale != nullptr);
     passes.push_back({.first = i, .length = length, .main = main, .adds_residual = adds});
   }
   return passes;
@@ -203,9 +210,33 @@ Tensor forward_one(Module& module, Tensor x) {
   return module.forward(x);
 }
 
+ScaledBlock scaled_block(Modules modules) {
+  const auto* last = modules.empty() ? nullptr : modules.back().get();
+  if (last == nullptr) return {};
+  const Modules before = modules.first(modules.size() - 1);
+  if (const auto* scale = exactly<LayerScale>(*last)) return {{before.begin(), before.end()}, scale};
+  const auto* inner = exactly<ChannelsLast>(*last);
+  const auto* scale = inner != nullptr && inner->size() > 0 ? exactly<LayerScale>((*inner)[inner->size() - 1]) : nullptr;
+  if (scale == nullptr || scale->options().dim != -1) return {};
+  ScaledBlock block{{before.begin(), before.end()}, scale, true};
+  auto unscaled = std::make_shared<ChannelsLast>();
+  for (std::size_t i = 0; i + 1 < inner->size(); ++i) unscaled->push_back(inner->modules()[i]);
+  if (unscaled->size() > 0) block.before.push_back(std::move(unscaled));
+  return block;
+}
+
+Tensor ScaledBlock::add(const Tensor& residual, const Tensor& y, double factor) const {
+  require_kept(y, residual);
+  // (N, ..., C, L) is (N, L, ..., C) to the layer, but (N, L) is itself.
+  const Tensor gamma = scale->gamma_for(y, in_channels_last && y.rank() > 2 ? -2 : scale->options().dim);
+  return addcmul(residual, y, factor == 1 ? gamma : mul(gamma, factor));
+}
+
 Tensor forward_residual(Modules modules, Tensor x, double scale) {
   const Tensor residual = std::move(x);
   if (is_unit(modules)) return residual_unit(residual, unit_conv_of(modules, 0), unit_conv_of(modules, 1), scale);
+  if (const ScaledBlock block = scaled_block(modules); block.scale != nullptr)
+    return block.add(residual, forward_all(block.before, residual), scale);
   return forward_added(modules, residual, residual, scale);
 }
 

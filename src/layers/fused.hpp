@@ -8,6 +8,10 @@
 #include "layers/module.hpp"
 #include "ops/conv.hpp"
 
+namespace polyphase {
+class LayerScale;
+}
+
 namespace polyphase::layers {
 
 using Modules = std::span<const std::shared_ptr<Module>>;
@@ -37,10 +41,20 @@ struct Pass {
 /// module.forward(x).
 [[nodiscard]] Tensor forward_one(Module& module, Tensor x);
 
-/// add_scaled(x, forward_all(modules, x), scale). If the last pass of `modules`, or of the Sequentials that end them, is a
-/// convolution's, it also adds x, which does not change the bits. Without recording, two convolutions of one length with a ReLU
-/// or LeakyReLU before each, or a Snake or SnakeBeta, are residual_unit(), which may add in another order. Throws
-/// ShapeError if the result does not have x's shape.
+/// A block that ends with a LayerScale, or with a ChannelsLast that ends with one along its last dimension.
+struct ScaledBlock {
+  std::vector<std::shared_ptr<Module>> before;  ///< the modules before it
+  const LayerScale* scale = nullptr;            ///< null: it does not end so
+  bool in_channels_last = false;
+  /// residual + factor*scale(y), in one pass and rounded once. Throws ShapeError unless y has the residual's shape.
+  [[nodiscard]] Tensor add(const Tensor& residual, const Tensor& y, double factor) const;
+};
+[[nodiscard]] ScaledBlock scaled_block(Modules modules);
+
+/// add_scaled(x, forward_all(modules, x), scale), or as the scaled_block() adds it. If the last pass of `modules`, or of the
+/// Sequentials that end them, is a convolution's, it also adds x, which does not change the bits. Without recording, two
+/// convolutions of one length with a ReLU or LeakyReLU before each, or a Snake or SnakeBeta, are residual_unit(), which may add
+/// in another order. Throws ShapeError if the result does not have x's shape.
 [[nodiscard]] Tensor forward_residual(Modules modules, Tensor x, double scale);
 
 /// The second convolution of the residual_unit() that ends a branch, in whose kernel the branches before are added; null if the

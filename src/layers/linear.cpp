@@ -2,6 +2,7 @@
 
 #include "layers/check.hpp"
 #include "layers/streaming/module_stream.hpp"
+#include "ops/conv.hpp"
 #include "ops/linear.hpp"
 
 namespace polyphase {
@@ -15,6 +16,12 @@ Linear::Linear(const Options& options) : options_(options) {
 }
 
 Tensor Linear::forward(const Tensor& x) { return linear(x, weight(), bias()); }
+
+Tensor Linear::forward_channels_first(const Tensor& x) {
+  require<ShapeError>(x.rank() == 3 && x.size(1) == options_.in_features,
+                      "Linear: expected x (N, in_features=", options_.in_features, ", L), got ", x.shape());
+  return conv1d(x, weight().unsqueeze(2), bias());
+}
 
 std::unique_ptr<ModuleStream> Linear::make_stream() {
   return std::make_unique<layers::PointwiseStream>(

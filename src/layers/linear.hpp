@@ -1,13 +1,14 @@
 #pragma once
 // A matrix product along the last dimension.
 
+#include "../layers/either_layout.hpp"
 #include "../layers/weight.hpp"
 
 namespace polyphase {
 
 /// (..., in_features) -> (..., out_features): y = x w^T + b. Parameters: weight (out_features, in_features),
 /// bias (out_features). Names, defaults and initialisation are PyTorch's.
-class Linear : public WeightedLayer {
+class Linear : public WeightedLayer, public layers::EitherLayout {
  public:
   struct Options {
     std::int64_t in_features = 0;   ///< required
@@ -20,6 +21,8 @@ class Linear : public WeightedLayer {
   explicit Linear(const Options& options);
   /// Throws the errors of linear().
   [[nodiscard]] Tensor forward(const Tensor& x) override;
+  /// A convolution with one tap, whose kernels and algorithms it has.
+  [[nodiscard]] Tensor forward_channels_first(const Tensor& x) override;
   /// For x (N, L, in_features), in a ChannelsLast.
   [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
   [[nodiscard]] const Options& options() const { return options_; }

@@ -77,6 +77,12 @@ Tensor LayerNorm::forward(const Tensor& x) {
   return layer_norm(x, weight_, bias_, options_.epsilon);
 }
 
+Tensor LayerNorm::forward_channels_first(const Tensor& x) {
+  require<ShapeError>(x.rank() == 3 && x.size(1) == options_.normalized_shape,
+                      "LayerNorm: expected x (N, C=", options_.normalized_shape, ", L), got ", x.shape());
+  return layer_norm(x, weight_, bias_, options_.epsilon, 1);
+}
+
 std::unique_ptr<ModuleStream> LayerNorm::make_stream() { return pointwise_stream(*this, Layout::channels_last); }
 
 RMSNorm::RMSNorm(const Options& options) : options_(options) {
@@ -107,13 +113,20 @@ LayerScale::LayerScale(const Options& options) : options_(options) {
 
 void LayerScale::visit(Visitor& visitor) { visitor.parameter(options_.name, gamma_); }
 
-Tensor LayerScale::forward(const Tensor& x) {
-  const int dim = normalize_dim("LayerScale", options_.dim, x.rank());
-  require<ShapeError>(x.size(dim) == options_.channels, "LayerScale: expected C=", options_.channels, " in dimension ", dim,
-                      ", got ", x.shape());
-  Shape shape = Shape::filled(x.rank() - dim, 1);
+Tensor LayerScale::forward(const Tensor& x) { return mul(x, gamma_for(x, options_.dim)); }
+
+Tensor LayerScale::forward_channels_first(const Tensor& x) {
+  const int dim = normalize_dim("LayerScale", options_.dim, 3);
+  return mul(x, gamma_for(x, dim == 0 ? 0 : 3 - dim));
+}
+
+Tensor LayerScale::gamma_for(const Tensor& x, int dim) const {
+  const int channels = normalize_dim("LayerScale", dim, x.rank());
+  require<ShapeError>(x.size(channels) == options_.channels, "LayerScale: expected C=", options_.channels, " in dimension ",
+                      channels, ", got ", x.shape());
+  Shape shape = Shape::filled(x.rank() - channels, 1);
   shape[0] = options_.channels;
-  return mul(x, gamma_.reshape(shape));
+  return gamma_.reshape(shape);
 }
 
 std::unique_ptr<ModuleStream> LayerScale::make_stream() {

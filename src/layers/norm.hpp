@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "../layers/either_layout.hpp"
 #include "../layers/module.hpp"
 
 namespace polyphase {
@@ -35,7 +36,7 @@ class GroupNorm : public Module {
 
 /// Normalises the last dimension to mean 0 and variance 1, then scales and shifts. x (..., C). Parameters: weight (C), bias
 /// (C).
-class LayerNorm : public Module {
+class LayerNorm : public Module, public layers::EitherLayout {
  public:
   struct Options {
     std::int64_t normalized_shape = 0;  ///< C, required
@@ -49,6 +50,7 @@ class LayerNorm : public Module {
   explicit LayerNorm(const Options& options);
   void visit(Visitor& visitor) override;
   [[nodiscard]] Tensor forward(const Tensor& x) override;
+  [[nodiscard]] Tensor forward_channels_first(const Tensor& x) override;
   /// For x (N, L, C), in a ChannelsLast.
   [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
   [[nodiscard]] const Options& options() const { return options_; }
@@ -85,7 +87,7 @@ class RMSNorm : public Module {
 
 /// x times one learned number per channel (Touvron et al. 2021, CaiT). Parameter: gamma (C), or as `name` says, `init` at
 /// first.
-class LayerScale : public Module {
+class LayerScale : public Module, public layers::EitherLayout {
  public:
   struct Options {
     std::int64_t channels = 0;  ///< C, required
@@ -99,9 +101,13 @@ class LayerScale : public Module {
   explicit LayerScale(const Options& options);
   void visit(Visitor& visitor) override;
   [[nodiscard]] Tensor forward(const Tensor& x) override;
+  [[nodiscard]] Tensor forward_channels_first(const Tensor& x) override;
   /// Only if `dim` is the channel dimension of (N, C, L) or (N, L, C).
   [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;
+  [[nodiscard]] const Options& options() const { return options_; }
   [[nodiscard]] const Tensor& gamma() const { return gamma_; }
+  /// gamma in a shape that broadcasts with x, whose channels are in dimension `dim`. Throws ShapeError unless they are C.
+  [[nodiscard]] Tensor gamma_for(const Tensor& x, int dim) const;
 
  private:
   Options options_;

@@ -20,7 +20,7 @@ constexpr double kEpsilon = 1e-6;  // of all norms
 constexpr double kLargestMagnitude = 100;
 
 /// LayerNorm whose scale and shift are one of several rows: scale.weight (bandwidths, C), shift.weight (bandwidths, C).
-class AdaLayerNorm : public Module {
+class AdaLayerNorm : public Module, public layers::EitherLayout {
  public:
   AdaLayerNorm(std::int64_t bandwidths, std::int64_t channels, std::shared_ptr<const std::int64_t> bandwidth_id)
       : scale_(Tensor::ones({bandwidths, channels}, {.requires_grad = true})),
@@ -30,15 +30,18 @@ class AdaLayerNorm : public Module {
     visitor.parameter("scale.weight", scale_);
     visitor.parameter("shift.weight", shift_);
   }
-  [[nodiscard]] Tensor forward(const Tensor& x) override {
-    return layer_norm(x, scale_.select(0, *bandwidth_id_), shift_.select(0, *bandwidth_id_), kEpsilon);
-  }
+  [[nodiscard]] Tensor forward(const Tensor& x) override { return normalised(x, -1); }
+  [[nodiscard]] Tensor forward_channels_first(const Tensor& x) override { return normalised(x, 1); }
   [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override {
     return std::make_unique<layers::PointwiseStream>(
         *this, layers::PointwiseStream::Options{.layout = ModuleStream::Layout::channels_last});
   }
 
  private:
+  [[nodiscard]] Tensor normalised(const Tensor& x, int dim) const {
+    return layer_norm(x, scale_.select(0, *bandwidth_id_), shift_.select(0, *bandwidth_id_), kEpsilon, dim);
+  }
+
   Tensor scale_, shift_;
   std::shared_ptr<const std::int64_t> bandwidth_id_;
 };

@@ -59,33 +59,25 @@ Tensor normalize(const char* name, const Tensor& x, const std::vector<int>& dims
   });
 }
 
-// A per-channel tensor in a shape that broadcasts with x (N, C, ...).
-Tensor lined_up(const Tensor& values, const Tensor& x) {
-  Shape shape = Shape::filled(x.rank() - 1, 1);
-  shape[0] = x.size(1);
+// A per-channel tensor in a shape that broadcasts with x, whose dimension `dim` holds the channels.
+Tensor lined_up(const Tensor& values, const Tensor& x, int dim = 1) {
+  Shape shape = Shape::filled(x.rank() - dim, 1);
+  shape[0] = x.size(dim);
   return values.reshape(shape);
 }
 
-Tensor scale_and_shift(Tensor y, const Tensor& weight, const Tensor& bias) {
-  if (weight.defined()) y = mul(y, lined_up(weight, y));
-  if (bias.defined()) y = add(y, lined_up(bias, y));
+Tensor scale_and_shift(Tensor y, const Tensor& weight, const Tensor& bias, int dim = 1) {
+  if (weight.defined()) y = mul(y, lined_up(weight, y, dim));
+  if (bias.defined()) y = add(y, lined_up(bias, y, dim));
   return y;
 }
 
-// For normalisations over the last dimension.
-void check_last(const char* name, const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  ops::require_floating(name, x);
-  require<ShapeError>(x.rank() >= 1, name, ": expected x (..., C), got ", x.shape());
+// For normalisations over dimension `dim`.
+void check_channels(const char* name, const Tensor& x, int dim, const Tensor& weight, const Tensor& bias) {
   ops::require_alike(name, std::array{x, weight, bias});
   for (const auto& [role, tensor] : {std::pair{"weight", weight}, std::pair{"bias", bias}})
-    require<ShapeError>(!tensor.defined() || tensor.shape() == Shape{x.size(-1)}, name, ": expected ", role, " (C=", x.size(-1),
-                        "), got ", tensor.defined() ? tensor.shape() : Shape{});
-}
-
-Tensor scale_and_shift_last(Tensor y, const Tensor& weight, const Tensor& bias) {
-  if (weight.defined()) y = mul(y, weight);
-  if (bias.defined()) y = add(y, bias);
-  return y;
+    require<ShapeError>(!tensor.defined() || tensor.shape() == Shape{x.size(dim)}, name, ": expected ", role,
+                        " (C=", x.size(dim), "), got ", tensor.defined() ? tensor.shape() : Shape{});
 }
 
 // x/sqrt(mean(x^2) + epsilon) over the last dimension, as one node: dx = (g - y*mean(g*y)) / sqrt(mean(x^2) + epsilon)
@@ -153,34 +145,49 @@ Tensor batch_norm_training(const Tensor& x, const Tensor& running_mean, const Te
   return y;
 }
 
-// Layer norm (`centres`) or RMS norm in the device's kernel; undefined if it has none, and for 16 bits with gradients, which
-// are computed in f32. x (..., C), not empty:
+// The arguments of layer_norm() or rms_norm().
+struct ChannelNorm {
+  const char* name;
+  Tensor x, weight, bias;
+  double epsilon;
+  int dim;       // of x, holds the channels
+  bool centres;  // layer norm
+};
+
+// It in the device's kernel; undefined if it has none, and for 16 bits with gradients, which are computed in f32. x is not
+// empty:
 //   dx = (g - mean(g) - y*mean(g*y))*scale with g = weight*dy, without mean(g) for RMS norm
-Tensor normalized_rows(const char* name, const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
-                       bool centres) {
-  const std::int64_t C = x.size(-1), R = x.numel() / C;
+Tensor normalized_channels(const ChannelNorm& norm) {
+  const auto& [name, x, weight, bias, epsilon, dim, centres] = norm;
+  const std::int64_t C = x.size(dim);
+  std::int64_t N = 1;
+  for (int d = 0; d < dim; ++d) N *= x.size(d);
+  const bool is_last = dim == x.rank() - 1;
+  const Shape shape = is_last ? Shape{N, C} : Shape{N, C, x.numel() / (N * C)};
+  const Shape kept = is_last ? Shape{N, 1} : Shape{N, 1, shape[2]};
   const TensorOptions options{x.dtype(), x.device()};
   const auto dense = [](const Tensor& tensor) { return tensor.defined() ? tensor.detach().contiguous() : tensor; };
   const bool followed = autograd::should_record(std::array{x, weight, bias});
   if (followed && ops::is_half(x)) return {};
-  const RowNorm in{ops::reshaped_view(dense(x), {R, C}), dense(weight), dense(bias), epsilon, centres};
-  NormalizedRows out{Tensor::empty({R, C}, options)};
-  if (followed) out.normal = Tensor::empty({R, C}, options), out.scale = Tensor::empty({R, 1}, options);
-  if (!backend_of(x.device()).normalize_rows(out, in)) return {};
+  const NormInputs in{ops::reshaped_view(dense(x), shape), dense(weight), dense(bias), epsilon, centres};
+  NormOutputs out{Tensor::empty(shape, options)};
+  if (followed) out.normal = Tensor::empty(shape, options), out.scale = Tensor::empty(kept, options);
+  if (!backend_of(x.device()).normalize_channels(out, in)) return {};
+  const std::vector<int> others = is_last ? std::vector<int>{0} : std::vector<int>{0, 2};
   return autograd::record(
       name, ops::reshaped_view(out.y, x.shape()), {x, weight, bias},
-      [normal = autograd::save_if(followed, out.normal), scale = out.scale, centres, shape = x.shape(), R, C,
-       saved_weight = autograd::save_if(followed && weight.defined(), weight)](const Tensor& gradient, Needs needs) {
-        const Tensor g = gradient.reshape({R, C});
+      [normal = autograd::save_if(followed, out.normal), scale = out.scale, centres = centres, x_shape = x.shape(), shape,
+       others, saved_weight = autograd::save_if(followed && weight.defined(), weight)](const Tensor& gradient, Needs needs) {
+        const Tensor g = gradient.reshape(shape);
         Gradients gradients(3);
         if (needs[0]) {
-          const Tensor gw = saved_weight.defined() ? mul(g, saved_weight.get()) : g;
+          const Tensor gw = saved_weight.defined() ? mul(g, lined_up(saved_weight.get(), g)) : g;
           const Tensor centred = centres ? sub(gw, mean(gw, {1}, true)) : gw;
           const Tensor along = mean(mul(gw, normal.get()), {1}, true);
-          gradients[0] = mul(sub(centred, mul(normal.get(), along)), scale).reshape(shape);
+          gradients[0] = mul(sub(centred, mul(normal.get(), along)), scale).reshape(x_shape);
         }
-        if (needs[1]) gradients[1] = sum(mul(g, normal.get()), {0});
-        if (needs[2]) gradients[2] = sum(g, {0});
+        if (needs[1]) gradients[1] = sum(mul(g, normal.get()), others);
+        if (needs[2]) gradients[2] = sum(g, others);
         return gradients;
       });
 }
@@ -200,24 +207,32 @@ Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, co
   return scale_and_shift(normalize("group_norm", rows, {2}, epsilon, moments).reshape(x.shape()), weight, bias);
 }
 
-Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon) {
-  if (autograd::raises(x)) return layer_norm(autograd::raised(x), autograd::raised(weight), autograd::raised(bias), epsilon);
-  check_last("layer_norm", x, weight, bias);
-  if (x.numel() == 0) return scale_and_shift_last(x, weight, bias);
-  if (Tensor y = normalized_rows("layer_norm", x, weight, bias, epsilon, true); y.defined()) return y;
-  if (ops::is_half(x)) return layer_norm(to_f32(x), to_f32(weight), to_f32(bias), epsilon).to(x.dtype());
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, int dim) {
+  if (autograd::raises(x))
+    return layer_norm(autograd::raised(x), autograd::raised(weight), autograd::raised(bias), epsilon, dim);
+  ops::require_floating("layer_norm", x);
+  require<ShapeError>(x.rank() >= 1, "layer_norm: expected x (..., C), got ", x.shape());
+  const int channels = normalize_dim("layer_norm", dim, x.rank());
+  check_channels("layer_norm", x, channels, weight, bias);
+  if (x.numel() == 0) return scale_and_shift(x, weight, bias, channels);
+  if (Tensor y = normalized_channels({"layer_norm", x, weight, bias, epsilon, channels, true}); y.defined()) return y;
+  if (ops::is_half(x)) return layer_norm(to_f32(x), to_f32(weight), to_f32(bias), epsilon, channels).to(x.dtype());
   Moments moments;
-  return scale_and_shift_last(normalize("layer_norm", x.contiguous(), {x.rank() - 1}, epsilon, moments), weight, bias);
+  return scale_and_shift(normalize("layer_norm", x.contiguous(), {channels}, epsilon, moments), weight, bias, channels);
 }
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, std::optional<double> epsilon) {
   if (autograd::raises(x)) return rms_norm(autograd::raised(x), autograd::raised(weight), epsilon);
-  check_last("rms_norm", x, weight, {});
-  if (x.numel() == 0) return scale_and_shift_last(x, weight, {});
+  ops::require_floating("rms_norm", x);
+  require<ShapeError>(x.rank() >= 1, "rms_norm: expected x (..., C), got ", x.shape());
+  const int channels = x.rank() - 1;
+  check_channels("rms_norm", x, channels, weight, {});
+  if (x.numel() == 0) return scale_and_shift(x, weight, {}, channels);
   const double least = x.dtype() == DType::f64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
-  if (Tensor y = normalized_rows("rms_norm", x, weight, {}, epsilon.value_or(least), false); y.defined()) return y;
+  const double added = epsilon.value_or(least);
+  if (Tensor y = normalized_channels({"rms_norm", x, weight, {}, added, channels, false}); y.defined()) return y;
   if (ops::is_half(x)) return rms_norm(to_f32(x), to_f32(weight), epsilon).to(x.dtype());
-  return scale_and_shift_last(normalize_square(x.contiguous(), epsilon.value_or(least)), weight, {});
+  return scale_and_shift(normalize_square(x.contiguous(), added), weight, {}, channels);
 }
 
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,

@@ -12,10 +12,11 @@ namespace polyphase {
 [[nodiscard]] Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight = {}, const Tensor& bias = {},
                                 double epsilon = 1e-5);
 
-/// Normalises the last dimension of x (..., C) to mean 0 and variance 1, then applies weight (C) and bias (C); either may be
-/// undefined. Biased variance, as in PyTorch: y = (x - mean)/sqrt(variance + epsilon)*weight + bias (Ba, Kiros and Hinton
-/// 2016). For x (N, C, L) normalise x.transpose(1, 2).
-[[nodiscard]] Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {}, double epsilon = 1e-5);
+/// Normalises dimension `dim` of x, which holds C channels, to mean 0 and variance 1, then applies weight (C) and bias (C);
+/// either may be undefined. Biased variance, as in PyTorch: y = (x - mean)/sqrt(variance + epsilon)*weight + bias (Ba, Kiros
+/// and Hinton 2016). The default is the last dimension; 1 is for x (N, C, L).
+[[nodiscard]] Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {}, double epsilon = 1e-5,
+                                int dim = -1);
 /// Normalises the last dimension of x (..., C) to a mean square of 1, then applies weight (C), which may be undefined: y =
 /// x/sqrt(mean(x^2) + epsilon)*weight (Zhang and Sennrich 2019). The default epsilon is the distance from 1 to the next number
 /// of x's dtype, f32's for f16 and bf16.

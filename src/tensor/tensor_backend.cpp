@@ -81,7 +81,7 @@ void TensorBackend::advance(const Tensor& all, const Tensor& kept, const Tensor&
   if (n > 0) copy(rows(K, n), x);
   if (K > 0 && n > 0) copy(kept, rows(n, K));
 }
-bool TensorBackend::normalize_rows(const NormalizedRows&, const RowNorm&) { return false; }
+bool TensorBackend::normalize_channels(const NormOutputs&, const NormInputs&) { return false; }
 bool TensorBackend::linear(const Tensor&, const LinearInputs&) { return false; }
 bool TensorBackend::attention(const Tensor&, const AttentionInputs&) { return false; }
 std::int64_t TensorBackend::rotary_attention_positions(DType, std::int64_t) const { return 0; }

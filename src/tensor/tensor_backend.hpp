@@ -103,18 +103,18 @@ struct EmbeddingTable {
   Tensor usage{};
 };
 
-/// The arguments of TensorBackend::normalize_rows: x (R, C), weight and bias (C) or undefined, of one floating-point dtype,
-/// contiguous, not empty. f16 and bf16 are computed in f32 and rounded once.
-struct RowNorm {
+/// The arguments of TensorBackend::normalize_channels: x (N, C) or (N, C, L), weight and bias (C) or undefined, of one
+/// floating-point dtype, contiguous, not empty. f16 and bf16 are computed in f32 and rounded once.
+struct NormInputs {
   Tensor x, weight{}, bias{};
   double epsilon = 0;
   bool centres = true;  ///< layer norm; else RMS norm, which subtracts no mean
 };
 /// Its results, contiguous: y = normal*weight + bias, with normal = (x - mean)*scale, scale = 1/sqrt(variance + epsilon).
-struct NormalizedRows {
-  Tensor y;         ///< (R, C)
-  Tensor normal{};  ///< (R, C); may be undefined
-  Tensor scale{};   ///< (R, 1); may be undefined. No `normal` and no `scale` for f16 and bf16
+struct NormOutputs {
+  Tensor y;         ///< x's shape
+  Tensor normal{};  ///< x's shape; may be undefined
+  Tensor scale{};   ///< (N, 1) or (N, 1, L); may be undefined. No `normal` and no `scale` for f16 and bf16
 };
 
 /// A weight under weight norm, rows: v and w (R, ...), g and norms (R, 1, ...). All contiguous, not empty, of one dtype, f32 or
@@ -254,9 +254,9 @@ class TensorBackend {
   virtual void uniform(const Tensor& out, GeneratorState state, double low, double high) = 0;
   virtual void normal(const Tensor& out, GeneratorState state, double mean, double deviation) = 0;
 
-  /// Layer norm or RMS norm of rows in one kernel, sums in f64; a row's bits do not depend on the others. Returns false, with
-  /// `out` untouched, where there is no such kernel: the default always does.
-  [[nodiscard]] virtual bool normalize_rows(const NormalizedRows& out, const RowNorm& in);
+  /// Layer norm or RMS norm over C in one kernel, sums in f64; what a position gets does not depend on the others. Returns
+  /// false, with `out` untouched, where there is no such kernel: the default always does.
+  [[nodiscard]] virtual bool normalize_channels(const NormOutputs& out, const NormInputs& in);
 
   // ---- linear algebra ---------------------------------------------------------------------------------------------
   /// out (B, M, N) = a (B, M, K) * b (B, K, N); out contiguous; a and b of any strides (0 in B broadcasts).

@@ -79,6 +79,21 @@ TEST_CASE("layer_norm and rms_norm agree with their formulas") {
   }
 }
 
+TEST_CASE("layer_norm of another dimension is that of the last one, transposed") {
+  const Tensor w = random_f64({5}, 2), b = random_f64({5}, 3), x = random_f64({3, 5, 9}) + 3.0;
+  const Tensor expected = layer_norm(x.transpose(1, 2), w, b, 1e-3).transpose(1, 2);
+  CHECK(max_difference(layer_norm(x, w, b, 1e-3, 1), expected) <= kDoubleSum);
+  CHECK(max_difference(layer_norm(x, w, b, 1e-3, -2), expected) <= kDoubleSum);
+  const Tensor first = x.permute({1, 0, 2});
+  CHECK(max_difference(layer_norm(first, w, {}, 1e-3, 0), layer_norm(x, w, {}, 1e-3, 1).permute({1, 0, 2})) <= kDoubleSum);
+  const auto middle = [](const Inputs& in) { return layer_norm(in[0], in[1], in[2], 1e-3, 1); };
+  for (const Shape& shape : {Shape{2, 4, 3}, Shape{2, 4, 1}, Shape{2, 4, 0}})
+    CHECK(gradcheck(middle, {leaf_f64(shape), leaf_f64({4}, 2), leaf_f64({4}, 3)}) == "");
+  CHECK(error_of<ShapeError>([&] { return layer_norm(x, random_f64({9}), {}, 1e-3, 1); }) ==
+        "layer_norm: expected weight (C=5), got (9,)");
+  CHECK(error_of<ShapeError>([&] { return layer_norm(x, {}, {}, 1e-3, 3); }) != "");
+}
+
 TEST_CASE("layer_norm and rms_norm: gradients") {
   const auto layer = [](const Inputs& in) { return layer_norm(in[0], in[1], in[2], 1e-3); };
   const auto root = [](const Inputs& in) { return rms_norm(in[0], in[1], 1e-3); };

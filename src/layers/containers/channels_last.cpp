@@ -1,6 +1,12 @@
 #include "layers/containers/channels_last.hpp"
 
+#include <algorithm>
+#include <typeinfo>
+
+#include "conv/length_invariant.hpp"
+#include "layers/activations.hpp"
 #include "layers/containers/sequential_stream.hpp"
+#include "layers/either_layout.hpp"
 #include "layers/fused.hpp"
 
 namespace polyphase {
@@ -13,10 +19,39 @@ class ChannelsLastStream : public layers::SequentialStream {
   [[nodiscard]] Layout layout() const override { return Layout::channels_first; }
 };
 
+template <class... M>
+bool is_one_of(const Module& module) {
+  return ((typeid(module) == typeid(M)) || ...);
+}
+
+bool is_elementwise(const Module& module) { return is_one_of<ReLU, LeakyReLU, ELU, GELU, SiLU, Tanh, Sigmoid, Clamp>(module); }
+
+/// Fewer positions of a sample are rows of a matrix product, which convolutions are slower for.
+constexpr std::int64_t kPositionsLeast = 64;
+
+/// Whether the modules compute x (N, C, L) as it is: on a GPU, whose convolutions do not sum as its matrix products, so that a
+/// LengthInvariantGuard excludes it.
+bool runs_channels_first(layers::Modules modules, const Tensor& x) {
+  if (!x.device().is_cuda() || x.rank() != 3 || x.size(2) < kPositionsLeast || LengthInvariantGuard::is_active()) return false;
+  return std::all_of(modules.begin(), modules.end(), [](const auto& module) {
+    return dynamic_cast<layers::EitherLayout*>(module.get()) != nullptr || is_elementwise(*module);
+  });
+}
+
+Tensor run_channels_first(Module& module, const Tensor& x) {
+  auto* either = dynamic_cast<layers::EitherLayout*>(&module);
+  return either != nullptr ? either->forward_channels_first(x) : module.forward(x);
+}
+
 }  // namespace
 
 Tensor ChannelsLast::forward(const Tensor& x) {
   require<ShapeError>(x.rank() >= 2, "ChannelsLast: expected x (N, ..., L), got ", x.shape());
+  if (runs_channels_first(modules(), x)) {
+    Tensor y = x;
+    for (const auto& module : modules()) y = run_channels_first(*module, y);
+    return y;
+  }
   return layers::length_last(layers::forward_all(modules(), layers::length_second(x)));
 }
 

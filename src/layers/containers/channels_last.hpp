@@ -8,7 +8,9 @@
 namespace polyphase {
 
 /// (N, C, L) -> (N, C', L'): transposes to (N, L, C), feeds each module's output to the next, transposes back. For Linear,
-/// LayerNorm, RMSNorm, LSTM and LayerScale, which have the channels last; examples are EnCodec's SLSTM and a ConvNeXt block:
+/// LayerNorm, RMSNorm, LSTM and LayerScale, which have the channels last. On a GPU, Linear, LayerNorm, LayerScale and
+/// elementwise modules compute 64 and more positions as they are, Linear by convolutions. Examples are EnCodec's SLSTM and a
+/// ConvNeXt block:
 ///
 ///     pp::Residual({.name = ""}, pp::named("", pp::ChannelsLast(pp::named("lstm", pp::LSTM({...})))))
 ///     pp::Residual(pp::Conv1d({...}), pp::ChannelsLast(pp::LayerNorm({...}), pp::Linear({...}), pp::GELU(),
@@ -27,7 +29,7 @@ class ChannelsLast : public layers::ModuleSequence<ChannelsLast> {
     (push_back(std::move(modules)), ...);
   }
 
-  /// Returns a view, as Tensor::permute does. Throws ShapeError unless x has 2 or more dimensions, and the errors of the
+  /// May return a view, as Tensor::permute does. Throws ShapeError unless x has 2 or more dimensions, and the errors of the
   /// modules.
   [[nodiscard]] Tensor forward(const Tensor& x) override;
   [[nodiscard]] std::unique_ptr<ModuleStream> make_stream() override;

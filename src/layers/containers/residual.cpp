@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "layers/containers/sequential_stream.hpp"
 #include "layers/fused.hpp"
 #include "layers/streaming/module_stream.hpp"
 #include "ops/elementwise.hpp"
@@ -11,7 +12,10 @@ namespace {
 
 class ResidualStream : public ModuleStream {
  public:
-  ResidualStream(std::unique_ptr<ModuleStream> block, double scale) : block_(std::move(block)), scale_(scale) {}
+  ResidualStream(layers::Modules modules, double scale)
+      : layout_(layers::SequentialStream(modules).layout()), scaled_(layers::scaled_block(modules)), scale_(scale) {
+    block_ = std::make_unique<layers::SequentialStream>(scaled_.scale != nullptr ? layers::Modules(scaled_.before) : modules);
+  }
 
   [[nodiscard]] Tensor push(const Tensor& x, bool last) override {
     const Tensor y = block_->push(x, last);
@@ -23,9 +27,9 @@ class ResidualStream : public ModuleStream {
     waiting_.keep(all.narrow(2, ready, all.size(2) - ready));
     if (ready == 0) return y;
     const Tensor own = all.narrow(2, 0, ready);
-    if (block_->layout() != Layout::channels_last) return add_scaled(own, y, scale_);
+    if (layout_ != Layout::channels_last) return added(own, y);
     // The sum has the order in memory of what the block's modules read and write.
-    return layers::length_last(add_scaled(layers::length_second(own), layers::length_second(y), scale_));
+    return layers::length_last(added(layers::length_second(own), layers::length_second(y)));
   }
 
   void reset() override {
@@ -39,10 +43,16 @@ class ResidualStream : public ModuleStream {
   }
   [[nodiscard]] Rate rate() const override { return {}; }
   [[nodiscard]] std::int64_t period() const override { return block_->period(); }
-  [[nodiscard]] Layout layout() const override { return block_->layout(); }
+  [[nodiscard]] Layout layout() const override { return layout_; }
 
  private:
-  std::unique_ptr<ModuleStream> block_;
+  [[nodiscard]] Tensor added(const Tensor& x, const Tensor& y) const {
+    return scaled_.scale != nullptr ? scaled_.add(x, y, scale_) : add_scaled(x, y, scale_);
+  }
+
+  Layout layout_;  // of all modules of the block
+  layers::ScaledBlock scaled_;
+  std::unique_ptr<ModuleStream> block_;  // without the LayerScale of scaled_
   double scale_;
   layers::HeldPositions waiting_;  // inputs whose outputs the block has not returned yet
 };
@@ -51,6 +61,6 @@ class ResidualStream : public ModuleStream {
 
 Tensor Residual::forward(const Tensor& x) { return layers::forward_residual(block_.modules(), x, scale_); }
 
-std::unique_ptr<ModuleStream> Residual::make_stream() { return std::make_unique<ResidualStream>(block_.make_stream(), scale_); }
+std::unique_ptr<ModuleStream> Residual::make_stream() { return std::make_unique<ResidualStream>(block_.modules(), scale_); }
 
 }  // namespace polyphase

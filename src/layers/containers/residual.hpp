@@ -15,9 +15,10 @@ namespace polyphase {
 /// The block is the modules one after another, as in Sequential. If it ends with a Conv1d or ConvTranspose1d, or with one
 /// followed by an activation that Sequential fuses with it, the sum is computed in the convolution's pass over memory, with the
 /// bits of add_scaled(x, block(x), scale): sums + bias are rounded, the activation is rounded, and x + scale times it is
-/// rounded once. A unit that residual_unit() computes in one kernel adds in another order and rounds the sum with x once. While
-/// gradients are recorded, an activation before the sum is a separate pass unless it is a Snake. Children are named "block.0",
-/// "block.1", ..., as in EnCodec and DAC, or as `name` and named() say. HiFi-GAN's block
+/// rounded once. If it ends with a LayerScale, itself or in a ChannelsLast, x + scale*gamma*y is one pass, rounded once. A unit
+/// that residual_unit() computes in one kernel adds in another order and rounds the sum with x once. While gradients are
+/// recorded, an activation before the sum is a separate pass unless it is a Snake. Children are named "block.0", "block.1",
+/// ..., as in EnCodec and DAC, or as `name` and named() say. HiFi-GAN's block
 ///
 ///     pp::Residual({.name = ""}, pp::LeakyReLU(0.1), pp::named("convs1.0", pp::Conv1d({...})), pp::LeakyReLU(0.1),
 ///                  pp::named("convs2.0", pp::Conv1d({...})))

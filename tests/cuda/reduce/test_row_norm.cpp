@@ -1,4 +1,4 @@
-#include "cuda/reduce/row_norm.hpp"
+#include "cuda/reduce/channel_norm.hpp"
 
 #include <doctest/doctest.h>
 

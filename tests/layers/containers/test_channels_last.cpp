@@ -8,6 +8,8 @@
 #include "layers/conv1d.hpp"
 #include "layers/linear.hpp"
 #include "layers/norm.hpp"
+#include "ops/elementwise.hpp"
+#include "ops/reduce.hpp"
 #include "support/helpers.hpp"
 #include "support/layer_gradcheck.hpp"
 #include "support/stream.hpp"
@@ -93,4 +95,53 @@ TEST_CASE("a stream refuses modules of the other layout") {
   CHECK(refusal(ChannelsLast(ReLU(), ChannelsLast(linear(4, 4)))).find("polyphase::ChannelsLast takes (N, C, L)") !=
         std::string::npos);
   CHECK(refusal(Residual(linear(4, 4))).find("polyphase::Residual takes (N, L, C)") != std::string::npos);
+}
+
+TEST_CASE("modules of either layout compute (N, C, L) as they compute (N, L, C)") {
+  manual_seed(3);
+  const auto check = [](auto layer) {
+    layer.to(DType::f64);
+    auto& module = static_cast<Module&>(layer);
+    auto& either = static_cast<layers::EitherLayout&>(layer);
+    const Tensor x = random_f64({2, 5, 70});
+    const Tensor expected = module.forward(x.transpose(1, 2)).transpose(1, 2);
+    CHECK(max_difference(either.forward_channels_first(x), expected) <= 10 * kDoubleSum);
+    // What forward_channels_first() refuses has other channels.
+    CHECK(error_of<ShapeError>([&] { return either.forward_channels_first(random_f64({2, 6, 5})); }) != "");
+  };
+  check(linear(5, 7));
+  check(LayerNorm({.normalized_shape = 5}));
+  check(LayerScale({.channels = 5, .init = 0.3}));
+  check(LayerScale({.channels = 5, .init = 0.3, .dim = 2}));
+  LayerScale along({.channels = 70, .init = 0.3, .dim = 1, .dtype = DType::f64});
+  CHECK(max_difference(along.forward_channels_first(random_f64({2, 5, 70})), random_f64({2, 5, 70}) * 0.3) == 0);
+}
+
+TEST_CASE("channels last on the test's device: long inputs have the results and gradients of f64") {
+  manual_seed(4);
+  Residual net = convnext(24);
+  ChannelsLast mixed(linear(24, 40), SiLU(), RMSNorm({.normalized_shape = 40}), linear(40, 24));  // RMSNorm has one layout
+  for (const std::int64_t length : {63, 64, 200}) {
+    CAPTURE(length);
+    const auto results = [&](Module& module, Device device, DType dtype) {
+      module.to(device);
+      module.to(dtype);
+      module.zero_grad();
+      Tensor x = random_f64({2, 24, length}, 5).to(dtype).to(device);
+      x.set_requires_grad(true);
+      const Tensor y = module.forward(x);
+      y.backward(random_f64({2, 24, length}, 6).to(dtype).to(device));
+      std::vector<Tensor> all{y.detach().contiguous().to(Device::cpu()), x.grad().to(Device::cpu())};
+      for (const Tensor& parameter : module.parameters()) all.push_back(parameter.grad().to(Device::cpu()));
+      return all;
+    };
+    for (Module* module : {static_cast<Module*>(&net), static_cast<Module*>(&mixed)}) {
+      const std::vector<Tensor> got = results(*module, default_device(), DType::f32);
+      const std::vector<Tensor> expected = results(*module, Device::cpu(), DType::f64);
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        CAPTURE(i);
+        CHECK(max_difference(got[i], expected[i]) <= 2e-5 * max(abs(expected[i])).item<double>());
+      }
+    }
+  }
 }

@@ -9,9 +9,11 @@
 #include "autograd/no_grad.hpp"
 #include "conv/algorithm.hpp"
 #include "layers/activations.hpp"
+#include "layers/containers/channels_last.hpp"
 #include "layers/conv1d.hpp"
 #include "layers/conv_transpose1d.hpp"
 #include "layers/dropout.hpp"
+#include "layers/norm.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/reduce.hpp"
 #include "support/helpers.hpp"
@@ -288,4 +290,38 @@ TEST_CASE("residual: a block that changes the shape is refused") {
                        "conv_transpose1d: expected a residual of the output's shape (2, 18), got (2, 9)", ShapeError);
   Residual plain(Conv1d({.in_channels = 2, .out_channels = 3, .kernel_size = 1}), Sigmoid());
   CHECK_THROWS_WITH_AS((void)plain(x), "Residual: expected its modules to keep the shape (2, 2, 9), got (2, 3, 9)", ShapeError);
+}
+
+TEST_CASE("residual whose block ends with a scale of channels: one pass, rounded once, of the same gradients") {
+  manual_seed(5);
+  const auto layer_scale = [](int dim) { return LayerScale({.channels = 6, .init = 0.3, .dim = dim, .dtype = DType::f64}); };
+  const auto check = [&](Residual net, const LayerScale& last, int dim) {
+    CAPTURE(net.block().size());
+    const auto apart = [&](const Tensor& x) {
+      Tensor y = x;
+      for (const auto& module : net.block()) y = module->forward(y);
+      return add_scaled(x, y, net.scale());
+    };
+    const Tensor x = random_f64({2, 6, 37});
+    const auto together = results(net, x, [&](const Tensor&in) { return net(in); }), steps = results(net, x, apart);
+    REQUIRE(together.size() == steps.size());
+    for (std::size_t i = 0; i < steps.size(); ++i)
+      for (std::size_t j = 0; j < steps[i].size(); ++j) CHECK(together[i][j] == doctest::Approx(steps[i][j]).epsilon(1e-13));
+    if (net.scale() != 1 || net.block().size() > 1) return;
+    CHECK(values(net(x)) == values(addcmul(x, x, last.gamma_for(x, dim))));
+  };
+  const Conv1d conv({.in_channels = 6, .out_channels = 6, .kernel_size = 3, .padding = 1, .dtype = DType::f64});
+  for (const double scale : {1.0, 0.3}) {
+    const LayerScale first = layer_scale(1), last = layer_scale(-1);
+    check(Residual({.scale = scale}, first), first, 1);
+    check(Residual({.scale = scale}, conv, first), first, 1);
+    check(Residual({.scale = scale}, ChannelsLast(last)), last, -2);
+    check(Residual({.scale = scale}, conv, ChannelsLast(Tanh(), last)), last, -2);
+  }
+  Residual inside(ChannelsLast(Residual(Tanh(), layer_scale(-1))));
+  CHECK(layer_gradcheck(inside, {2, 6, 4}) == "");
+  Residual growing(Conv1d({.in_channels = 6, .out_channels = 6, .kernel_size = 3, .dtype = DType::f64}), layer_scale(1));
+  CHECK(error_of<ShapeError>([&] {
+          return growing(random_f64({2, 6, 9}));
+        }) == "Residual: expected its modules to keep the shape (2, 6, 9), got (2, 6, 7)");
 }
