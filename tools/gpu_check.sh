@@ -313,7 +313,7 @@ part_sanitize() {
           label+=" $piece" cases=("--first=$((2 * piece - 1))")
           if [ $piece -lt "$pieces" ]; then cases+=("--last=$((2 * piece))"); fi
         fi
-        launch sanitize "$label" 200 env POLYPHASE_TEST_REDUCED=1 POLYPHASE_CUDA_ALLOCATOR=malloc "${device[@]}" \
+        launch sanitize "$label" 300 env POLYPHASE_TEST_REDUCED=1 POLYPHASE_CUDA_ALLOCATOR=malloc "${device[@]}" \
           compute-sanitizer --tool "$tool" --error-exitcode 86 --print-limit 20 "${options[@]}" \
           "${own_port[@]}" "$program" "--test-case-exclude=$exclude" "${cases[@]}"
       done

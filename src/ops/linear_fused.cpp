@@ -72,6 +72,7 @@ Tensor linear_fused(const Tensor& x, const Tensor& weight, const Tensor& bias, c
   if (fusion.scale.defined()) {
     require<ShapeError>(fusion.scale.shape() == Shape{y.size(-1)}, "linear_fused: expected scale (out=", y.size(-1), "), got ",
                         fusion.scale.shape());
+    if (fusion.residual.defined()) return addcmul(fusion.residual, y, fusion.scale);
     y = mul(y, fusion.scale);
   }
   return fusion.residual.defined() ? add_scaled(fusion.residual, y, 1) : y;
