@@ -26,7 +26,8 @@ namespace {
 
 /// Runs one kernel on f32 in fp32 and tf32, with and without sums to recompute. Where `fuses` allows an epilogue (a light
 /// activation, a residual, a derivative), its result has the bits of the separate steps. Returns how many epilogues had a
-/// residual or a derivative. A reduced run tests LeakyReLU alone, forward in fp32 with sums to recompute and dgrad in tf32 without.
+/// residual or a derivative. A reduced run tests LeakyReLU alone, forward in fp32 with sums to recompute and dgrad in tf32
+/// without.
 template <class Fuses>
 int check_light(const ConvProblem& problem, cuda::tensor_core::GatherKernel kernel, const Fuses& fuses,
                 std::int64_t misalignment = 0, std::int64_t further = 0, DType dtype = DType::f32) {
