@@ -1,5 +1,6 @@
 // A step multiplies the weight by one vector per sample of the batch and is limited by reading the weight. So the weight is
-// read in place, not packed at every step as in matmul().
+// read in place, not packed at every step as in matmul(). Every other step takes the rows from the last to the first, so that
+// it begins with those that the step before has left in the cache.
 
 #include "cpu/linear/lstm.hpp"
 
@@ -13,6 +14,26 @@
 
 namespace polyphase::cpu {
 namespace {
+
+constexpr std::int64_t kPiece = 32;  // rows that all samples are multiplied by, one after another
+
+/// What a step multiplies: rows [begin, end) of w, of which the last come first if `backwards`.
+struct StepRows {
+  std::int64_t begin, end;
+  bool backwards;
+};
+
+/// gate[n][row] += w[row] h[n]
+template <class T>
+void multiply(const LstmKernels<T>& kernels, const StepRows& rows, T* gate, const T* w, const T* h, std::int64_t N,
+              std::int64_t H) {
+  const std::int64_t pieces = (rows.end - rows.begin + kPiece - 1) / kPiece;
+  for (std::int64_t i = 0; i < pieces; ++i) {
+    const std::int64_t first = rows.begin + (rows.backwards ? pieces - 1 - i : i) * kPiece;
+    const std::int64_t count = std::min(kPiece, rows.end - first);
+    for (std::int64_t n = 0; n < N; ++n) kernels.add_products(gate + n * 4 * H + first, w + first * H, count, h + n * H, H);
+  }
+}
 
 template <class T>
 void run(const LstmSteps& layer) {
@@ -31,7 +52,7 @@ void run(const LstmSteps& layer) {
     for (std::int64_t n = 0; n < N; ++n)
       std::transform(biases.begin(), biases.end(), gate + n * G, gate + n * G, std::plus<T>());
     parallel_for(G, kElementGrain / (N * H) + 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t n = 0; n < N; ++n) kernels.add_products(gate + n * G + begin, w + begin * H, end - begin, h + n * H, H);
+      multiply(kernels, {begin, end, t % 2 == 1}, gate, w, h, N, H);
     });
     for (std::int64_t n = 0; n < N; ++n) kernels.cell(gate + n * G, c + n * H, new_h + n * H, new_c + n * H, H);
     h = new_h, c = new_c;
