@@ -212,11 +212,11 @@ void bind_norms(nb::module_& module) {
       "x (N, C, ...): each group of channels of a sample to mean 0 and variance 1, then weight (C) and bias (C).");
   module.def(
       "layer_norm",
-      [](const Tensor& x, const Tensor* weight, const Tensor* bias, double epsilon) {
-        return layer_norm(x, or_undefined(weight), or_undefined(bias), epsilon);
+      [](const Tensor& x, const Tensor* weight, const Tensor* bias, double epsilon, int dim) {
+        return layer_norm(x, or_undefined(weight), or_undefined(bias), epsilon, dim);
       },
-      "x"_a, "weight"_a.none() = nb::none(), "bias"_a.none() = nb::none(), "epsilon"_a = 1e-5, kUnlocked,
-      "The last dimension of x (..., C) to mean 0 and variance 1, then weight (C) and bias (C).");
+      "x"_a, "weight"_a.none() = nb::none(), "bias"_a.none() = nb::none(), "epsilon"_a = 1e-5, "dim"_a = -1, kUnlocked,
+      "The channels of x, dimension `dim`, to mean 0 and variance 1, then weight (C) and bias (C). 1 is for x (N, C, L).");
   module.def(
       "rms_norm",
       [](const Tensor& x, const Tensor* weight, std::optional<double> epsilon) {

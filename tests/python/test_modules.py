@@ -236,6 +236,14 @@ def test_a_fused_product_is_its_steps():
     assert abs(fused.numpy() - steps.numpy()).max() < 1e-5
 
 
+def test_a_norm_of_channels_is_that_of_rows():
+    x, w, b = pp.randn((2, 6, 9)), pp.randn((6,)), pp.randn((6,))
+    rows = pp.layer_norm(pp.tensor(x.numpy().transpose(0, 2, 1).copy()), w, b).numpy().transpose(0, 2, 1)
+    assert abs(pp.layer_norm(x, w, b, dim=1).numpy() - rows).max() < 1e-5
+    with pytest.raises(pp.ShapeError):
+        pp.layer_norm(x, w, b, dim=2)
+
+
 @pytest.mark.parametrize("make, error, text", [
     (lambda: pp.lstm_stack(pp.zeros((1, 1, 8)), []), pp.ShapeError, "at least one layer"),
     (lambda: pp.residual_unit(pp.zeros((1, 1, 8)), pp.zeros((1, 1, 2)), None, pp.zeros((1, 1, 3)), None), pp.ShapeError, "even"),
