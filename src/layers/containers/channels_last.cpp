@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <typeinfo>
 
+#include "conv/algorithm.hpp"
 #include "conv/length_invariant.hpp"
 #include "layers/activations.hpp"
 #include "layers/containers/sequential_stream.hpp"
@@ -30,9 +31,10 @@ bool is_elementwise(const Module& module) { return is_one_of<ReLU, LeakyReLU, EL
 constexpr std::int64_t kPositionsLeast = 64;
 
 /// Whether the modules compute x (N, C, L) as it is: on a GPU, whose convolutions do not sum as its matrix products, so that a
-/// LengthInvariantGuard excludes it.
+/// LengthInvariantGuard excludes it. An AlgorithmGuard excludes it too: it is about convolutions, and Linear is none to users.
 bool runs_channels_first(layers::Modules modules, const Tensor& x) {
-  if (!x.device().is_cuda() || x.rank() != 3 || x.size(2) < kPositionsLeast || LengthInvariantGuard::is_active()) return false;
+  if (!x.device().is_cuda() || x.rank() != 3 || x.size(2) < kPositionsLeast) return false;
+  if (LengthInvariantGuard::is_active() || current_algorithm() != Algorithm::automatic) return false;
   return std::all_of(modules.begin(), modules.end(), [](const auto& module) {
     return dynamic_cast<layers::EitherLayout*>(module.get()) != nullptr || is_elementwise(*module);
   });
