@@ -34,8 +34,8 @@ class CudaBackend final : public Backend {
   void uniform(const Tensor& out, GeneratorState state, double low, double high) override;
   void normal(const Tensor& out, GeneratorState state, double mean, double deviation) override;
 
-  /// f32 in the calling thread's precision.
   [[nodiscard]] bool normalize_channels(const NormOutputs& out, const NormInputs& in) override;
+  /// f32 in the calling thread's precision.
   void matmul(const Tensor& out, const Tensor& a, const Tensor& b) override;
   [[nodiscard]] bool linear(const Tensor& out, const LinearInputs& in) override;
   void lstm(std::span<const LstmSteps> layers) override;

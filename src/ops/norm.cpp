@@ -25,14 +25,19 @@ namespace {
 
 Tensor to_f32(const Tensor& tensor) { return tensor.defined() ? tensor.to(DType::f32) : tensor; }
 
+// Whether a tensor, if there is one, has a number for each of C channels.
+void check_size(const char* name, const char* role, const Tensor& tensor, std::int64_t C) {
+  require<ShapeError>(!tensor.defined() || tensor.shape() == Shape{C}, name, ": expected ", role, " (C=", C, "), got ",
+                      tensor.defined() ? tensor.shape() : Shape{});
+}
+
 void check(const char* name, const Tensor& x, const std::array<std::pair<const char*, Tensor>, 4>& per_channel) {
   ops::require_floating(name, x);
   require<ShapeError>(x.rank() >= 2, name, ": expected x (N, C, ...), got ", x.shape());
   for (const auto& [role, tensor] : per_channel) {
     if (!tensor.defined()) continue;
     ops::require_alike(name, std::array{x, tensor});
-    require<ShapeError>(tensor.shape() == Shape{x.size(1)}, name, ": expected ", role, " (C=", x.size(1), "), got ",
-                        tensor.shape());
+    check_size(name, role, tensor, x.size(1));
   }
 }
 
@@ -75,9 +80,8 @@ Tensor scale_and_shift(Tensor y, const Tensor& weight, const Tensor& bias, int d
 // For normalisations over dimension `dim`.
 void check_channels(const char* name, const Tensor& x, int dim, const Tensor& weight, const Tensor& bias) {
   ops::require_alike(name, std::array{x, weight, bias});
-  for (const auto& [role, tensor] : {std::pair{"weight", weight}, std::pair{"bias", bias}})
-    require<ShapeError>(!tensor.defined() || tensor.shape() == Shape{x.size(dim)}, name, ": expected ", role,
-                        " (C=", x.size(dim), "), got ", tensor.defined() ? tensor.shape() : Shape{});
+  check_size(name, "weight", weight, x.size(dim));
+  check_size(name, "bias", bias, x.size(dim));
 }
 
 // x/sqrt(mean(x^2) + epsilon) over the last dimension, as one node: dx = (g - y*mean(g*y)) / sqrt(mean(x^2) + epsilon)

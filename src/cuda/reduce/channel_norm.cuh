@@ -9,7 +9,7 @@
 
 namespace polyphase::cuda {
 
-/// Arguments of a kernel: x (positions.. C), see NormInputs and NormOutputs.
+/// The addresses and numbers of NormInputs and NormOutputs.
 template <class T>
 struct NormCall {
   using A = MathOf<T>;

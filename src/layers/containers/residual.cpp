@@ -13,8 +13,11 @@ namespace {
 class ResidualStream : public ModuleStream {
  public:
   ResidualStream(layers::Modules modules, double scale)
-      : layout_(layers::SequentialStream(modules).layout()), scaled_(layers::scaled_block(modules)), scale_(scale) {
-    block_ = std::make_unique<layers::SequentialStream>(scaled_.scale != nullptr ? layers::Modules(scaled_.before) : modules);
+      : scaled_(layers::scaled_block(modules)),
+        block_(std::make_unique<layers::SequentialStream>(modules)),
+        layout_(block_->layout()),
+        scale_(scale) {
+    if (scaled_.scale != nullptr) block_ = std::make_unique<layers::SequentialStream>(scaled_.before);
   }
 
   [[nodiscard]] Tensor push(const Tensor& x, bool last) override {
@@ -50,9 +53,9 @@ class ResidualStream : public ModuleStream {
     return scaled_.scale != nullptr ? scaled_.add(x, y, scale_) : add_scaled(x, y, scale_);
   }
 
-  Layout layout_;  // of all modules of the block
   layers::ScaledBlock scaled_;
   std::unique_ptr<ModuleStream> block_;  // without the LayerScale of scaled_
+  Layout layout_;                        // of all modules of the block
   double scale_;
   layers::HeldPositions waiting_;  // inputs whose outputs the block has not returned yet
 };
