@@ -50,7 +50,7 @@ struct SnakeGradients {
 
 /// A convolution of a residual unit: tensors of the unit's dtype.
 struct UnitConvTensors {
-  Tensor weight{};         ///< (C, C, K)
+  Tensor weight{};         ///< (C, C, K), of a depthwise one (C, 1, K)
   Tensor bias{};           ///< (C) or undefined
   Tensor alpha{}, beta{};  ///< (C), of the Snake that it reads through; undefined without one
 };

@@ -119,21 +119,24 @@ Ran run_pass(Modules modules, std::size_t first, std::size_t length, Tensor x, c
   return {exactly<ConvTranspose1d>(module)->forward_activated(x, output, input), adds};
 }
 
-/// The channels of a convolution that may be one of residual_unit(), reading what `before` makes; 0 if it may not.
-std::int64_t unit_channels(const Module& before, const Module& module) {
+/// The channels of a convolution that may be the first or second of residual_unit(), reading what `before` makes; 0 if it may
+/// not.
+std::int64_t unit_channels(const Module& before, const Module& module, bool is_first) {
   const auto* conv = exactly<Conv1d>(module);
   if (conv == nullptr || grad_enabled() || !(is_snake(before) || is_read_by(before, module))) return 0;
   const Conv1d::Options& options = conv->options();
   const std::int64_t extent = options.dilation * (options.kernel_size - 1);
   const bool is_centred = extent % 2 == 0 && (options.padding.is_same || options.padding == Padding(extent / 2));
-  const bool is_plain = options.stride == 1 && options.groups == 1 && options.padding_mode == PaddingMode::zeros;
+  const bool is_depthwise = is_first && options.groups == options.in_channels;
+  const bool is_plain =
+      options.stride == 1 && (options.groups == 1 || is_depthwise) && options.padding_mode == PaddingMode::zeros;
   return is_centred && is_plain && options.in_channels == options.out_channels ? options.in_channels : 0;
 }
 
 /// Whether residual_unit() computes the modules of a Residual: activation, convolution, twice.
 bool is_unit(Modules modules) {
   if (modules.size() != 4) return false;
-  const auto is_half = [&](std::size_t i) { return unit_channels(*modules[i], *modules[i + 1]); };
+  const auto is_half = [&](std::size_t i) { return unit_channels(*modules[i], *modules[i + 1], i == 0); };
   return is_half(0) > 0 && is_half(0) == is_half(2) && is_snake(*modules[0]) == is_snake(*modules[2]);
 }
 

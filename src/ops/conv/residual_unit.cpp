@@ -22,12 +22,17 @@ namespace {
 
 constexpr const char* kName = "residual_unit";
 
+// Whether the first convolution has a group for each channel.
+bool is_depthwise(const UnitConv1d& conv) {
+  return conv.weight.rank() == 3 && conv.weight.size(0) > 1 && conv.weight.size(1) == 1;
+}
+
 // The same padding at both ends.
 Conv1dOptions options_of(const UnitConv1d& conv) {
   ops::require_defined(kName, "weight", conv.weight);
   const std::int64_t K = conv.weight.rank() == 3 ? conv.weight.size(2) : 1, extent = conv.dilation * (K - 1);
   require<ShapeError>(extent % 2 == 0, kName, ": expected an even dilation*(K - 1), got ", conv.dilation, "*", K - 1);
-  return {.padding = extent / 2, .dilation = conv.dilation};
+  return {.padding = extent / 2, .dilation = conv.dilation, .groups = is_depthwise(conv) ? conv.weight.size(0) : 1};
 }
 
 void check(const Tensor& x, const UnitConv1d& first, const UnitConv1d& second) {
@@ -36,16 +41,17 @@ void check(const Tensor& x, const UnitConv1d& first, const UnitConv1d& second) {
     static_cast<void>(options_of(*conv));
     ops::check_input(kName, conv->input);
   }
-  require<ShapeError>(first.weight.rank() == 3 && first.weight.size(0) == first.weight.size(1) &&
+  require<ShapeError>(first.weight.rank() == 3 && (first.weight.size(0) == first.weight.size(1) || is_depthwise(first)) &&
                           second.weight.shape() == Shape{first.weight.size(0), first.weight.size(0), second.weight.size(-1)},
-                      kName, ": expected weights (C, C, K), got ", first.weight.shape(), " and ", second.weight.shape());
+                      kName, ": expected weights (C, C, K), or (C, 1, K) and (C, C, K), got ", first.weight.shape(), " and ",
+                      second.weight.shape());
 }
 
-// More kernels apply a LeakyReLU as they store, and Snake as they read in 16 bits. A Snake that no kernel applies needs no
-// other tensor after the first convolution.
+// More kernels apply a LeakyReLU as they store, and Snake as they read in 16 bits, but depthwise ones as they store. A Snake
+// that no kernel applies needs no other tensor after the first convolution.
 Tensor in_steps(const Tensor& x, const UnitConv1d& first, const UnitConv1d& second, double scale) {
   const ConvInputOptions& between = second.input;
-  const bool is_read = between.activation == Activation::snake && size_of(x.dtype()) == 2;
+  const bool is_read = between.activation == Activation::snake && size_of(x.dtype()) == 2 && !is_depthwise(first);
   const ConvOutputOptions output =
       is_read ? ConvOutputOptions{} : ConvOutputOptions{between.activation, between.slope, between.alpha, between.beta};
   const Tensor middle = conv1d(x, first.weight, first.bias, options_of(first), output, first.input);
@@ -87,6 +93,7 @@ Tensor ops::unit_in_one_kernel(const Tensor& x, const std::array<UnitConv1d, 2>&
   ResidualUnit unit{.N = x.size(0),
                     .C = x.size(1),
                     .L = x.size(2),
+                    .is_depthwise = is_depthwise(convs[0]),
                     .is_snake = is_snake,
                     .scale = scale,
                     .dtype = x.dtype(),

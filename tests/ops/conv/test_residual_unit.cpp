@@ -35,24 +35,29 @@ TEST_CASE("a residual unit has the bits and gradients of its steps") {
         const NoGradGuard no_grad;
         CHECK(values(unit()) == expected[0]);
       }
-  for (const DType dtype : {DType::f32, DType::f16}) {
-    std::vector<Tensor> leaves{random_f64({2, 4, 40}, 1),   random_f64({4, 4, 7}, 2),    random_f64({4, 4, 1}, 3),
-                               uniform_f64({4}, 0.5, 2, 4), uniform_f64({4}, 0.5, 2, 5), uniform_f64({4}, 0.5, 2, 6)};
-    for (Tensor& leaf : leaves) leaf = leaf.to(dtype).to(default_device()).set_requires_grad(true);
-    const UnitConv1d first{leaves[1], {}, 3, {Activation::snake, 0, leaves[3]}},
-        second{leaves[2], {}, 1, {Activation::snake, 0, leaves[4], leaves[5]}};
-    const auto expected = output_and_gradients(leaves, [&] {
-      const Tensor middle = conv1d(snake(leaves[0], leaves[3]), leaves[1], {}, {.padding = 9, .dilation = 3});
-      return leaves[0] + conv1d(snake_beta(middle, leaves[4], leaves[5]), leaves[2]);
-    });
-    CHECK(output_and_gradients(leaves, [&] { return residual_unit(leaves[0], first, second); }) == expected);
-  }
+  for (const DType dtype : {DType::f32, DType::f16})
+    for (const bool is_depthwise : {false, true}) {
+      CAPTURE(dtype);
+      CAPTURE(is_depthwise);
+      const std::int64_t groups = is_depthwise ? 4 : 1;
+      std::vector<Tensor> leaves{random_f64({2, 4, 40}, 1),   random_f64({4, 4 / groups, 7}, 2), random_f64({4, 4, 1}, 3),
+                                 uniform_f64({4}, 0.5, 2, 4), uniform_f64({4}, 0.5, 2, 5),       uniform_f64({4}, 0.5, 2, 6)};
+      for (Tensor& leaf : leaves) leaf = leaf.to(dtype).to(default_device()).set_requires_grad(true);
+      const UnitConv1d first{leaves[1], {}, 3, {Activation::snake, 0, leaves[3]}},
+          second{leaves[2], {}, 1, {Activation::snake, 0, leaves[4], leaves[5]}};
+      const auto expected = output_and_gradients(leaves, [&] {
+        const Tensor middle =
+            conv1d(snake(leaves[0], leaves[3]), leaves[1], {}, {.padding = 9, .dilation = 3, .groups = groups});
+        return leaves[0] + conv1d(snake_beta(middle, leaves[4], leaves[5]), leaves[2]);
+      });
+      CHECK(output_and_gradients(leaves, [&] { return residual_unit(leaves[0], first, second); }) == expected);
+    }
   const Tensor x = random_f64({1, 2, 8}), w = random_f64({2, 2, 3}), even = random_f64({2, 2, 4}),
                other = random_f64({3, 2, 3});
   CHECK(error_of<ShapeError>([&] { return residual_unit(x, {w}, {even}); }) ==
         "residual_unit: expected an even dilation*(K - 1), got 1*3");
   CHECK(error_of<ShapeError>([&] { return residual_unit(x, {w}, {other}); }) ==
-        "residual_unit: expected weights (C, C, K), got (2, 2, 3) and (3, 2, 3)");
+        "residual_unit: expected weights (C, C, K), or (C, 1, K) and (C, C, K), got (2, 2, 3) and (3, 2, 3)");
   CHECK(error_of<Error>([&] { return residual_unit(x, {w}, {}); }) == "residual_unit: weight is undefined");
   CHECK(error_of<Error>([&] { return residual_unit({}, {w}, {w}); }) == "residual_unit: x is undefined");
   CHECK(error_of<Error>([&] {

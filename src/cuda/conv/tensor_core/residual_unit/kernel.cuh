@@ -33,11 +33,16 @@ struct UnitLayout {
   static constexpr int kBiases = Shape::kBarrierBytes, kOperand = kBiases + Shape::kBiasBytes;
   __device__ __forceinline__ UnitLayout(std::uint32_t start, const UnitTiling& tiling)
       : base(start),
-        ring(kOperand + Shape::kOperands * operand_bytes(tiling)),
+        ring(kOperand + operand_room(tiling)),
         source(ring + (Shape::kWhole ? tiling.weight_bytes : Shape::kStages * Shape::kStageBytes)),
         snakes(source + tiling.source_boxes * Shape::kChannels * tiling.source_width * 2) {}
   [[nodiscard]] __device__ __forceinline__ static int operand_bytes(const UnitTiling& tiling) {
     return tiling.pitch * Shape::kOperandVectors * 16;
+  }
+  [[nodiscard]] __device__ __forceinline__ static int operand_room(const UnitTiling& tiling) {
+    const int operands = Shape::kOperands * operand_bytes(tiling);
+    if constexpr (Shape::kRowBytes > 0) return max(operands, Shape::kRowBytes);
+    return operands;
   }
   [[nodiscard]] __device__ __forceinline__ std::uint32_t full(int stage) const {
     return base + static_cast<std::uint32_t>(stage) * 8;

@@ -89,6 +89,10 @@ bool residual_unit(const ResidualUnit& unit, const void* x, const std::array<Uni
   if (!can_average(unit, average)) return false;
   const auto tiling = make_unit_tiling(unit, gpu);
   if (!tiling) return false;
+  if (unit.is_depthwise) {
+    f32_depthwise_unit(unit, *tiling, static_cast<const float*>(x), convs, static_cast<float*>(out), device, stream);
+    return true;
+  }
   if (unit.dtype == DType::f32) {
     (unit.precision == Precision::tf32 ? tf32_residual_unit : fp32_residual_unit)(
         unit, *tiling, static_cast<const float*>(x), convs, average, static_cast<float*>(out), device, stream);

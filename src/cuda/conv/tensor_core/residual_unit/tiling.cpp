@@ -7,6 +7,8 @@ namespace polyphase::cuda::tensor_core {
 namespace {
 
 constexpr std::int64_t kMostLength = 1 << 30;
+constexpr std::int64_t kMostNumbers = 1 << 30;  // of a sample of f32: its offsets have 32 bits
+constexpr int kReserved = 1024;                 // bytes of shared memory by the system, of each thread block
 
 int rounded_up(std::int64_t value) { return static_cast<int>((value + 7) / 8 * 8); }
 
@@ -42,7 +44,6 @@ bool place_f32(const ResidualUnit& unit, UnitTiling& tiling) {
   tiling.pieces = (Shape::kPositions + 2 * static_cast<int>(first) + 31) / 32 * Shape::kVectors;
   tiling.pitch = rounded_up(Shape::kPositions + 2 * std::max(first, second));
   tiling.shared_bytes = 2 * Shape::kChannels * kUnitChannelBytes;
-  constexpr std::int64_t kMostNumbers = 1 << 30;  // of a sample: its offsets have 32 bits
   return tiling.pieces <= Shape::kMostPieces * Shape::kWarps && unit.C * unit.L <= kMostNumbers;
 }
 
@@ -76,7 +77,6 @@ std::optional<UnitTiling> tiling_of(const ResidualUnit& unit, const DeviceProper
                                  (MarkedShape::kStages - Shape::kStages) * Shape::kStageBytes;
   if (std::max(tiling.shared_bytes, tiling.marked_shared_bytes) > gpu.shared_bytes_per_block || tiling.blocks > INT32_MAX)
     return std::nullopt;
-  constexpr int kReserved = 1024;  // by the system, of each thread block
   const auto fit = [&](int bytes) {
     return (bytes + kReserved) * Shape::kBlocksPerSm <= gpu.shared_bytes_per_block + kReserved;
   };
@@ -89,6 +89,46 @@ std::optional<UnitTiling> tiling_of(const ResidualUnit& unit, const DeviceProper
       static_cast<int>(std::min(tiling.blocks, static_cast<std::int64_t>(gpu.sm_count) * (fits ? Shape::kBlocksPerSm : 1)));
   if (is_faster_in_steps(unit, tiling, gpu)) return std::nullopt;
   return tiling;
+}
+
+template <int kChannels, int kPasses>
+std::optional<UnitTiling> depthwise_tiling_of(const ResidualUnit& unit, const DeviceProperties& gpu) {
+  using Shape = DepthwiseUnitShape<UnitF32Shape<kChannels, kPasses>, true>;
+  using MarkedShape = DepthwiseUnitShape<UnitShape<kChannels, 4, kPasses>, false>;
+  const std::int64_t reach = 2 * unit.padding(0);
+  if (reach > kUnitRowReach || unit.C * unit.L > kMostNumbers) return std::nullopt;
+  UnitTiling tiling;
+  tiling.length = static_cast<int>(unit.L);
+  tiling.tile = tiling.pitch = Shape::kPositions;
+  tiling.tiles = (tiling.length + tiling.tile - 1) / tiling.tile;
+  tiling.before = static_cast<int>(unit.padding(0));
+  tiling.pieces = (Shape::kPositions + static_cast<int>(reach) + 31) / 32 * Shape::kVectors;
+  tiling.taps[1] = tiling.step[1] = 1;
+  tiling.row_taps = static_cast<int>(unit.K[0]), tiling.row_step = static_cast<int>(unit.D[0]);
+  tiling.kind = UnitKind::snake;
+  tiling.is_whole = true;
+  tiling.weight_bytes = Shape::kParts * Shape::kWeightParts * Shape::kStageBytes;
+  const int tables = 128 + Shape::kBarrierBytes + Shape::kBiasBytes + Shape::kSnakeBytes +
+                     kChannels * (kUnitChannelBytes + 4 * (tiling.row_taps + 1));
+  const auto room = [&](int operand_vectors) { return std::max(tiling.pitch * operand_vectors * 16, Shape::kRowBytes); };
+  tiling.shared_bytes = tables + room(Shape::kOperandVectors * Shape::kOperands) + tiling.weight_bytes;
+  tiling.marked_shared_bytes = tables + room(MarkedShape::kOperandVectors) + MarkedShape::kStages * Shape::kStageBytes;
+  tiling.blocks = unit.N * tiling.tiles;
+  if (std::max(tiling.shared_bytes, tiling.marked_shared_bytes) > gpu.shared_bytes_per_block || tiling.blocks > INT32_MAX)
+    return std::nullopt;
+  const bool fits = (tiling.shared_bytes + kReserved) * Shape::kBlocksPerSm <= gpu.shared_bytes_per_block + kReserved;
+  tiling.thread_blocks =
+      static_cast<int>(std::min(tiling.blocks, static_cast<std::int64_t>(gpu.sm_count) * (fits ? Shape::kBlocksPerSm : 1)));
+  return tiling;
+}
+
+/// The kernels are for Snake in f32, and a second convolution of one tap.
+template <int kPasses>
+std::optional<UnitTiling> depthwise_tiling(const ResidualUnit& unit, const DeviceProperties& gpu) {
+  if (!unit.is_snake || unit.K[1] != 1) return std::nullopt;
+  if (unit.C == 64) return depthwise_tiling_of<64, kPasses>(unit, gpu);
+  if (unit.C == 128) return depthwise_tiling_of<128, kPasses>(unit, gpu);
+  return std::nullopt;
 }
 
 template <int kChannels>
@@ -108,6 +148,10 @@ std::optional<UnitTiling> make_unit_tiling(const ResidualUnit& unit, const Devic
                                                  : unit.dtype == DType::f16 || unit.dtype == DType::bf16;
   if (!is_known || unit.L % 8 != 0 || unit.L > kMostLength) return std::nullopt;
   if (unit.scale != 1) return std::nullopt;  // the second sums begin with the source
+  if (unit.is_depthwise) {
+    if (unit.dtype != DType::f32) return std::nullopt;
+    return unit.precision == Precision::tf32 ? depthwise_tiling<1>(unit, gpu) : depthwise_tiling<3>(unit, gpu);
+  }
   switch (unit.C) {
     case 32:
       return tiling_of_channels<32>(unit, gpu);

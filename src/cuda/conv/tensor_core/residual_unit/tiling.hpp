@@ -33,6 +33,7 @@ struct UnitShape {
   static constexpr int kStageBytes = kStageDepths * 2 * kChannels * 16;
   static constexpr int kStages = kChannels == 32 ? 8 : kChannels < 128 ? 4 : 3;
   static constexpr bool kWhole = false, kMayBeWhole = kChannels < 96;
+  static constexpr int kRowBytes = 0;  ///< see DepthwiseUnitShape
   static constexpr int kBarrierBytes = 256, kBiasBytes = 2 * kChannels * 4;
   static constexpr int kSnakeBytes = 16 * kChannels;          ///< alpha and 1/beta of both activations
   static constexpr int kStagedPitch = kPositions + 8;         ///< of a channel of staged outputs
@@ -53,6 +54,16 @@ struct WholeUnitShape : Shape {
   static constexpr bool kWhole = true;
 };
 
+inline constexpr int kUnitRowReach = 64;  ///< positions that a depthwise convolution reads beyond those of a block
+
+/// The same for units of f32 whose first convolution is depthwise: its activated source is rows of f32, in the place of the
+/// operand, and the weights of the second one stay in shared memory (kWhole_) or not.
+template <class Shape, bool kWhole_>
+struct DepthwiseUnitShape : Shape {
+  static constexpr bool kWhole = kWhole_;
+  static constexpr int kRowPitch = Shape::kPositions + kUnitRowReach, kRowBytes = Shape::kChannels * kRowPitch * 4;
+};
+
 inline constexpr int kUnitChannelBytes = 16;  ///< what the sums of a channel need in f32 (f32/scale.cuh)
 
 /// A launch. Positions count from the first of a block's source.
@@ -67,7 +78,8 @@ struct UnitTiling {
   int source_boxes = 0, source_width = 0;  ///< its copy: boxes of source_width positions, an odd multiple of 8
   int pieces = 0;                          ///< of a source of f32: 8 channels and 32 positions
   int pitch = 0;                           ///< positions of the operand, a multiple of 8
-  int taps[2] = {}, step[2] = {};
+  int taps[2] = {}, step[2] = {};          ///< a depthwise convolution has taps[0] 0,
+  int row_taps = 0, row_step = 0;          ///< and these
   float slope[2] = {};
   UnitKind kind = UnitKind::any;
   bool is_whole = false;  ///< all weights of a convolution are in shared memory, else stages of them

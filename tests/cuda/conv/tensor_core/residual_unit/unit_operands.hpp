@@ -85,13 +85,19 @@ inline Tensor sparse_integers(const Shape& shape, double share, std::uint64_t se
   return Tensor::from_vector(values, shape);
 }
 
+/// Of convolution i.
+inline Shape weight_shape(const ResidualUnit& unit, std::size_t i) {
+  return {unit.C, unit.is_depthwise && i == 0 ? 1 : unit.C, unit.K[i]};
+}
+
 /// `per_sum`: about how many terms of a sum are not zero.
 inline UnitOperands integer_operands(const ResidualUnit& unit, double per_sum, bool with_bias) {
   UnitOperands operands;
   operands.x = sparse_integers({unit.N, unit.C, unit.L}, 0.5, 1);
   for (std::size_t i = 0; i < 2; ++i) {
-    const double share = std::min(1.0, per_sum / static_cast<double>(unit.C * unit.K[i]));
-    operands.weights[i] = sparse_integers({unit.C, unit.C, unit.K[i]}, share, 2 + i);
+    const Shape shape = weight_shape(unit, i);
+    const double share = std::min(1.0, per_sum / static_cast<double>(shape[1] * shape[2]));
+    operands.weights[i] = sparse_integers(shape, share, 2 + i);
     if (with_bias) operands.biases[i] = sparse_integers({unit.C}, 0.5, 4 + i);
     // Snake of alpha 0 changes nothing.
     operands.alphas[i] = Tensor::zeros({unit.C}, {.dtype = DType::f64});
@@ -104,8 +110,8 @@ inline UnitOperands random_operands(const ResidualUnit& unit) {
   UnitOperands operands;
   operands.x = random_f64({unit.N, unit.C, unit.L}, 1);
   for (std::size_t i = 0; i < 2; ++i) {
-    const double deviation = 1 / std::sqrt(static_cast<double>(unit.C * unit.K[i]));
-    operands.weights[i] = random_f64({unit.C, unit.C, unit.K[i]}, 2 + i) * deviation;
+    const Shape shape = weight_shape(unit, i);
+    operands.weights[i] = random_f64(shape, 2 + i) * (1 / std::sqrt(static_cast<double>(shape[1] * shape[2])));
     operands.biases[i] = random_f64({unit.C}, 4 + i);
     operands.alphas[i] = uniform_f64({unit.C}, 0.2, 3, 6 + i), operands.betas[i] = uniform_f64({unit.C}, 0.2, 3, 8 + i);
   }

@@ -1,5 +1,5 @@
 #pragma once
-// The activations of a residual unit of f32, for eight numbers at a time.
+// The activations of a residual unit of f32, for several numbers at a time.
 
 #include "cuda/conv/tensor_core/residual_unit/activation.cuh"
 #include "cuda/conv/tensor_core/residual_unit/tiling.hpp"
@@ -14,10 +14,11 @@ struct SnakeOne {
 };
 
 /// near[i] = Snake of v[i], if it is near zero. Sets `is_far` if one is not.
-template <bool kIs16Bit, class OfNumber>
-__device__ __forceinline__ void snake_all_near(const float (&v)[8], const OfNumber& of_number, float (&near)[8], bool& is_far) {
+template <bool kIs16Bit, int kCount, class OfNumber>
+__device__ __forceinline__ void snake_all_near(const float (&v)[kCount], const OfNumber& of_number, float (&near)[kCount],
+                                               bool& is_far) {
 #pragma unroll
-  for (int i = 0; i < 8; ++i)
+  for (int i = 0; i < kCount; ++i)
     near[i] = snake_near(SnakeAngle<kIs16Bit>(of_number(i).alpha), of_number(i).inverse, v[i], is_far);
 }
 
@@ -35,9 +36,9 @@ struct UnitF32Activation {
   }
   /// v = the activation of them; of_number(i): the parameters of number i. Sets `is_unfit` if one has to be computed by the
   /// standard library's functions.
-  template <class OfNumber>
-  __device__ __forceinline__ void apply(float (&v)[8], const OfNumber& of_number, bool& is_unfit) const {
-    apply_by(v, of_number, [&]([[maybe_unused]] float(&near)[8]) {
+  template <int kCount, class OfNumber>
+  __device__ __forceinline__ void apply(float (&v)[kCount], const OfNumber& of_number, bool& is_unfit) const {
+    apply_by(v, of_number, [&]([[maybe_unused]] float(&near)[kCount]) {
       if constexpr (kIsTf32)
         snake_all_near<false>(v, of_number, near, is_unfit);
       else
@@ -47,15 +48,15 @@ struct UnitF32Activation {
 
  protected:
   /// far(near) computes Snake of all v, if one is far.
-  template <class OfNumber, class Far>
-  __device__ __forceinline__ void apply_by(float (&v)[8], const OfNumber& of_number, const Far& far) const {
+  template <int kCount, class OfNumber, class Far>
+  __device__ __forceinline__ void apply_by(float (&v)[kCount], const OfNumber& of_number, const Far& far) const {
     if constexpr (kKind == UnitKind::snake) {
-      float near[8];
+      float near[kCount];
       bool is_far = false;
       snake_all_near<kIsTf32>(v, of_number, near, is_far);
       if (is_far) far(near);
 #pragma unroll
-      for (int i = 0; i < 8; ++i) v[i] = near[i];
+      for (int i = 0; i < kCount; ++i) v[i] = near[i];
     } else if constexpr (kKind == UnitKind::plain) {
 #pragma unroll
       for (float& value : v) value = fmaxf(value, slope * value);
@@ -76,11 +77,11 @@ template <UnitKind kKind, bool kIsTf32>
 struct UnitMarkedActivation : UnitF32Activation<kKind, kIsTf32> {
   const float *alpha, *beta;  ///< in memory
 
-  template <class OfNumber>
-  __device__ __forceinline__ void apply(float (&v)[8], const OfNumber& of_number, bool&) const {
-    this->apply_by(v, of_number, [&](float(&near)[8]) {
+  template <int kCount, class OfNumber>
+  __device__ __forceinline__ void apply(float (&v)[kCount], const OfNumber& of_number, bool&) const {
+    this->apply_by(v, of_number, [&](float(&near)[kCount]) {
 #pragma unroll
-      for (int i = 0; i < 8; ++i) near[i] = snake_of_any(v[i], alpha, beta, of_number(i).channel);
+      for (int i = 0; i < kCount; ++i) near[i] = snake_of_any(v[i], alpha, beta, of_number(i).channel);
     });
   }
 };

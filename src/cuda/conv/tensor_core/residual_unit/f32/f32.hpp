@@ -19,4 +19,8 @@ void fp32_residual_unit(const ResidualUnit& unit, const UnitTiling& tiling, cons
                         const std::array<UnitConv, 2>& convs, const UnitAverage& average, float* out, int device,
                         cudaStream_t stream);
 
+/// The same for a unit whose first convolution is depthwise, in either precision.
+void f32_depthwise_unit(const ResidualUnit& unit, const UnitTiling& tiling, const float* x,
+                        const std::array<UnitConv, 2>& convs, float* out, int device, cudaStream_t stream);
+
 }  // namespace polyphase::cuda::tensor_core

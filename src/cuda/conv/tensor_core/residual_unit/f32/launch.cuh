@@ -43,6 +43,27 @@ std::shared_ptr<const Buffer> packed_unit_weights(const ResidualUnit& unit, std:
       });
 }
 
+/// packed = the arrays of convolution i, which the result holds.
+template <int kPasses>
+std::shared_ptr<const Buffer> pack_unit_conv(const ResidualUnit& unit, std::size_t i, const UnitConv& conv,
+                                             UnitF32Weights& packed, int device, cudaStream_t stream) {
+  std::shared_ptr<const Buffer> held = packed_unit_weights<kPasses>(unit, i, conv.weights, device, stream);
+  const UnitF32Places<kPasses> places(unit, i);
+  packed.weights[i] = held->template as<unsigned char>();
+  packed.channels[i] = reinterpret_cast<const UnitChannel*>(packed.weights[i] + places.channels);
+  packed.of_marked[i] = packed.weights[i] + places.tf32;
+  packed.marked_channels[i] = reinterpret_cast<const UnitMarkedChannel*>(packed.weights[i] + places.tf32_channels);
+  packed.bias[i] = static_cast<const float*>(conv.bias);
+  return held;
+}
+
+[[nodiscard]] inline UnitSnakes<float> unit_snakes(const std::array<UnitConv, 2>& convs) {
+  UnitSnakes<float> snakes{};
+  for (std::size_t i = 0; i < 2; ++i)
+    snakes.alpha[i] = static_cast<const float*>(convs[i].alpha), snakes.beta[i] = static_cast<const float*>(convs[i].beta);
+  return snakes;
+}
+
 template <UnitKind kKind, int kChannels, int kPasses>
 void launch_unit_kernels(const UnitTiling& tiling, const float* x, const UnitF32Weights& packed,
                          const UnitSnakes<float>& snakes, const UnitAverage& average, float* out, int device,
@@ -71,18 +92,9 @@ template <int kChannels, int kPasses>
 void launch_unit(const ResidualUnit& unit, const UnitTiling& tiling, const float* x, const std::array<UnitConv, 2>& convs,
                  const UnitAverage& average, float* out, int device, cudaStream_t stream) {
   UnitF32Weights packed{};
-  UnitSnakes<float> snakes{};
   std::array<std::shared_ptr<const Buffer>, 2> held;
-  for (std::size_t i = 0; i < 2; ++i) {
-    held[i] = packed_unit_weights<kPasses>(unit, i, convs[i].weights, device, stream);
-    const UnitF32Places<kPasses> places(unit, i);
-    packed.weights[i] = held[i]->template as<unsigned char>();
-    packed.channels[i] = reinterpret_cast<const UnitChannel*>(packed.weights[i] + places.channels);
-    packed.of_marked[i] = packed.weights[i] + places.tf32;
-    packed.marked_channels[i] = reinterpret_cast<const UnitMarkedChannel*>(packed.weights[i] + places.tf32_channels);
-    packed.bias[i] = static_cast<const float*>(convs[i].bias);
-    snakes.alpha[i] = static_cast<const float*>(convs[i].alpha), snakes.beta[i] = static_cast<const float*>(convs[i].beta);
-  }
+  for (std::size_t i = 0; i < 2; ++i) held[i] = pack_unit_conv<kPasses>(unit, i, convs[i], packed, device, stream);
+  const UnitSnakes<float> snakes = unit_snakes(convs);
   if (tiling.kind == UnitKind::snake)
     launch_unit_kernels<UnitKind::snake, kChannels, kPasses>(tiling, x, packed, snakes, average, out, device, stream);
   else if constexpr (kChannels % 96 != 0)  // what make_unit_tiling() offers

@@ -9,43 +9,14 @@
 
 namespace polyphase::cuda::tensor_core {
 
-/// Half of a warp's pieces of 32 positions: a lane has 8 channels of a position in each.
-template <class Shape>
-struct UnitF32Source {
-  static constexpr int kPieces = (Shape::kMostPieces + 1) / 2;
+/// Pieces of 32 positions and 8 channels that a warp has in registers: a lane has a position of each.
+template <class Shape, int kCount>
+struct UnitF32Pieces {
+  static constexpr int kPieces = kCount;
   float values[kPieces][8];
   int first;  ///< piece of this warp
 
-  __device__ __forceinline__ UnitF32Source(int warp, int half) : first(warp + half * kPieces * Shape::kWarps) {}
-  /// Loads and activates; numbers outside the sample are zeros. Returns the largest magnitude.
-  template <class Activation>
-  __device__ __forceinline__ float load(const UnitTiling& tiling, const float* __restrict__ x, const UnitBlock& block,
-                                        const Activation& activation, int lane, bool& is_unfit) {
-    const int begin = block.begin - tiling.before + lane;
-    const auto length = static_cast<std::uint32_t>(tiling.length);
-    const auto* const sample =
-        reinterpret_cast<const unsigned char*>(x + static_cast<std::int64_t>(block.sample) * Shape::kChannels * tiling.length);
-#pragma unroll
-    for (int i = 0; i < kPieces; ++i) {
-      const int piece = first + i * Shape::kWarps, position = begin + piece / Shape::kVectors * 32;
-      const bool exists = piece < tiling.pieces && position >= 0 && position < tiling.length;
-      const std::uint32_t at =
-          static_cast<std::uint32_t>(piece % Shape::kVectors * 8) * length + static_cast<std::uint32_t>(exists ? position : 0);
-#pragma unroll
-      for (std::uint32_t c = 0; c < 8; ++c)
-        values[i][c] = exists ? __ldg(reinterpret_cast<const float*>(sample + (at + c * length) * 4)) : 0.0F;
-    }
-    float largest = 0;
-#pragma unroll
-    for (int i = 0; i < kPieces; ++i) {
-      const int vector = (first + i * Shape::kWarps) % Shape::kVectors;
-      activation.apply(
-          values[i], [&](int c) { return activation.of(vector * 8 + c); }, is_unfit);
-#pragma unroll
-      for (int c = 0; c < 8; ++c) largest = fmaxf(largest, fabsf(values[i][c]));
-    }
-    return largest;
-  }
+  __device__ __forceinline__ explicit UnitF32Pieces(int piece) : first(piece) {}
   /// Stores the scaled numbers. Returns how many have lost bits.
   [[nodiscard]] __device__ __forceinline__ int store(const UnitTiling& tiling, unsigned char* operand, const BlockScale& scale,
                                                      int lane) {
@@ -100,6 +71,44 @@ struct UnitF32Source {
                         Number::of(own[3] * scale));
       }
     }
+  }
+};
+
+/// Half of a warp's pieces of a block's source.
+template <class Shape>
+struct UnitF32Source : UnitF32Pieces<Shape, (Shape::kMostPieces + 1) / 2> {
+  using Base = UnitF32Pieces<Shape, (Shape::kMostPieces + 1) / 2>;
+  using Base::first, Base::kPieces, Base::values;
+
+  __device__ __forceinline__ UnitF32Source(int warp, int half) : Base(warp + half * Base::kPieces * Shape::kWarps) {}
+  /// Loads and activates; numbers outside the sample are zeros. Returns the largest magnitude.
+  template <class Activation>
+  __device__ __forceinline__ float load(const UnitTiling& tiling, const float* __restrict__ x, const UnitBlock& block,
+                                        const Activation& activation, int lane, bool& is_unfit) {
+    const int begin = block.begin - tiling.before + lane;
+    const auto length = static_cast<std::uint32_t>(tiling.length);
+    const auto* const sample =
+        reinterpret_cast<const unsigned char*>(x + static_cast<std::int64_t>(block.sample) * Shape::kChannels * tiling.length);
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      const int piece = first + i * Shape::kWarps, position = begin + piece / Shape::kVectors * 32;
+      const bool exists = piece < tiling.pieces && position >= 0 && position < tiling.length;
+      const std::uint32_t at =
+          static_cast<std::uint32_t>(piece % Shape::kVectors * 8) * length + static_cast<std::uint32_t>(exists ? position : 0);
+#pragma unroll
+      for (std::uint32_t c = 0; c < 8; ++c)
+        values[i][c] = exists ? __ldg(reinterpret_cast<const float*>(sample + (at + c * length) * 4)) : 0.0F;
+    }
+    float largest = 0;
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      const int vector = (first + i * Shape::kWarps) % Shape::kVectors;
+      activation.apply(
+          values[i], [&](int c) { return activation.of(vector * 8 + c); }, is_unfit);
+#pragma unroll
+      for (int c = 0; c < 8; ++c) largest = fmaxf(largest, fabsf(values[i][c]));
+    }
+    return largest;
   }
 };
 
