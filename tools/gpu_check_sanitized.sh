@@ -19,6 +19,7 @@ sanitized=(
   "cuda/conv/tensor_core/both_in_shared/preconverted/preconverted racecheck:3 synccheck"
   "cuda/conv/tensor_core/recompute/by_tile/by_tile racecheck:2 synccheck"
   "cuda/conv/tensor_core/residual_unit/residual_unit racecheck:6 synccheck"
+  "cuda/conv/tensor_core/residual_unit/depthwise racecheck synccheck"
   "cuda/conv/tensor_core/residual_unit/f32/f32 racecheck:4 synccheck"
   "cuda/conv/tensor_core/residual_unit/f32/depthwise racecheck:2 synccheck"
   "cuda/conv/tensor_core/wgrad/wgrad racecheck:3 synccheck"

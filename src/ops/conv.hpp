@@ -93,14 +93,14 @@ struct UnitConv1d {
 ///     pp::residual_unit(x, {w1, b1, 3, {pp::Activation::leaky_relu, 0.1}}, {w2, b2, 1, {pp::Activation::leaky_relu, 0.1}})
 ///
 /// With snake and a second convolution of one tap it is that of DAC, Oobleck and their family, and with a depthwise first
-/// convolution that of SNAC. It is conv1d(conv1d(x, first),
-/// second) with the residual x. On a GPU of compute capability 9.0 one kernel computes it where that is faster, without the
-/// tensor between the convolutions in memory: for f16, bf16, and f32 with Precision::fp32 or tf32, for 32, 64 or 128 channels,
-/// with two snakes also 96 or 192 (not in fp32), and a length that is a multiple of 8; with a depthwise convolution for f32, 64
-/// or 128 channels, two snakes and a second convolution of one tap; if no gradients are recorded, the algorithm is automatic
-/// and there is no AutocastGuard or LengthInvariantGuard. It needs scale 1, rounds where the steps round but for the second
-/// convolution's result, which it adds to x before, and sums in another order. Throws the errors of conv1d(), and ShapeError if
-/// D*(K - 1) is odd or the channels change.
+/// convolution that of SNAC. It is conv1d(conv1d(x, first), second) with the residual x. On a GPU of compute capability 9.0 one
+/// kernel computes it where that is faster, without the tensor between the convolutions in memory: for f16, bf16, and f32 with
+/// Precision::fp32 or tf32, if the length is a multiple of 8, no gradients are recorded, the algorithm is automatic and there
+/// is no AutocastGuard or LengthInvariantGuard. It has 32, 64 or 128 channels, with two snakes also 96 or 192 (not in fp32).
+/// With a depthwise convolution it has 64 or 128 channels, two snakes, and a second convolution of one tap. It needs scale 1,
+/// rounds where the steps round but for the second convolution's result, which it adds to x before (with a depthwise first one
+/// in 16 bits after), and sums in another order. Throws the errors of conv1d(), and ShapeError if D*(K - 1) is odd or the
+/// channels change.
 [[nodiscard]] Tensor residual_unit(const Tensor& x, const UnitConv1d& first, const UnitConv1d& second, double scale = 1);
 
 /// What the result y of residual_unit() is averaged with: average_of({other, y}, divisor, activation, slope).

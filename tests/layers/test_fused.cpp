@@ -146,7 +146,8 @@ TEST_CASE("the passes of a list of modules name what is fused") {
   CHECK(passes({leaky, conv(3, 2), leaky, conv(1)}, true) == Expected{{0, 3, 1, 0, 0}, {3, 1, 3, 1, 0}});
   CHECK(passes({snake, conv(1), tanh, elu}, false) == Expected{{0, 1, 0, 0, 0}, {1, 2, 1, 0, 0}, {3, 1, 3, 0, 0}});
   const auto depthwise = share(Conv1d({.in_channels = 6, .out_channels = 6, .kernel_size = 3, .padding = 1, .groups = 6}));
-  CHECK(passes({snake, depthwise, snake, conv(1)}, true) == Expected{{0, 3, 1, 0, 0}, {3, 1, 3, 1, 0}});
+  CHECK(passes({snake, depthwise, snake, conv(1)}, true) == Expected{{0, 4, 1, 1, 1}});
+  CHECK(passes({snake, conv(1), snake, depthwise}, true) == Expected{{0, 1, 0, 0, 0}, {1, 2, 1, 0, 0}, {3, 1, 3, 1, 0}});
   CHECK(passes({elu, leaky}, true) == Expected{{0, 1, 0, 0, 0}, {1, 1, 1, 0, 0}});
   CHECK(passes({}, true).empty());
 }

@@ -351,17 +351,4 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
 #endif
 }
 
-inline constexpr int kUnitPackThreads = 128;
-
-/// packed[tap][vector of 8 input channels][output channel][8] from weights (C, C, K).
-template <class T>
-__global__ void __launch_bounds__(kUnitPackThreads)
-    residual_unit_pack_kernel(int channels, int taps, const T* __restrict__ w, T* __restrict__ packed) {
-  const int vectors = channels / 8, i = static_cast<int>(blockIdx.x) * kUnitPackThreads + static_cast<int>(threadIdx.x);
-  if (i >= taps * vectors * channels) return;
-  const int co = i % channels, vector = i / channels % vectors, tap = i / channels / vectors;
-#pragma unroll
-  for (int c = 0; c < 8; ++c) packed[i * 8 + c] = w[(static_cast<std::int64_t>(co) * channels + vector * 8 + c) * taps + tap];
-}
-
 }  // namespace polyphase::cuda::tensor_core

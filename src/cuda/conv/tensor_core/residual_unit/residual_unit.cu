@@ -5,34 +5,21 @@
 #include "cuda/conv/alignment.hpp"
 #include "cuda/conv/tensor_core/pipeline/mma_sync.hpp"
 #include "cuda/conv/tensor_core/pipeline/tensor_map.hpp"
+#include "cuda/conv/tensor_core/residual_unit/depthwise.hpp"
 #include "cuda/conv/tensor_core/residual_unit/f32/f32.hpp"
 #include "cuda/conv/tensor_core/residual_unit/kernel.cuh"
-#include "cuda/conv/tensor_core/residual_unit/packing.hpp"
+#include "cuda/conv/tensor_core/residual_unit/pack.cuh"
 #include "cuda/kernel/dependent_launch.cuh"
 
 namespace polyphase::cuda::tensor_core {
 namespace {
 
-template <class T>
-std::shared_ptr<const Buffer> packed_weights(const ResidualUnit& unit, std::size_t i, const Weights& weights, int device,
-                                             cudaStream_t stream) {
-  const auto channels = static_cast<int>(unit.C), taps = static_cast<int>(unit.K[i]);
-  const int vectors = taps * channels * channels / 8;
-  return weights.packed(unit_packing_key(unit, i), unit_weight_bytes(unit, i), device, stream,
-                        [channels, taps, vectors](const void* w, void* to, cudaStream_t on) {
-                          const auto grid = static_cast<unsigned>((vectors + kUnitPackThreads - 1) / kUnitPackThreads);
-                          residual_unit_pack_kernel<<<grid, kUnitPackThreads, 0, on>>>(channels, taps, static_cast<const T*>(w),
-                                                                                       static_cast<T*>(to));
-                          check_launch("residual unit: pack weights");
-                        });
-}
-
 template <class Operand, class Shape>
 void launch(const ResidualUnit& unit, const UnitTiling& tiling, const void* x, const std::array<UnitConv, 2>& convs,
             const UnitAverage& average, void* out, int device, cudaStream_t stream) {
   using T = typename Operand::Source;
-  const auto first = packed_weights<T>(unit, 0, convs[0].weights, device, stream);
-  const auto second = packed_weights<T>(unit, 1, convs[1].weights, device, stream);
+  const auto first = packed_unit_weights<T>(unit, 0, convs[0].weights, device, stream);
+  const auto second = packed_unit_weights<T>(unit, 1, convs[1].weights, device, stream);
   const auto row_bytes = static_cast<std::uint64_t>(unit.L) * sizeof(T);
   const CUtensorMap map = encode_tensor_map({.address = reinterpret_cast<std::uint64_t>(x),
                                              .numbers = static_cast<std::uint64_t>(unit.L),
@@ -90,7 +77,9 @@ bool residual_unit(const ResidualUnit& unit, const void* x, const std::array<Uni
   const auto tiling = make_unit_tiling(unit, gpu);
   if (!tiling) return false;
   if (unit.is_depthwise) {
-    f32_depthwise_unit(unit, *tiling, static_cast<const float*>(x), convs, static_cast<float*>(out), device, stream);
+    unit.dtype == DType::f32
+        ? f32_depthwise_unit(unit, *tiling, static_cast<const float*>(x), convs, static_cast<float*>(out), device, stream)
+        : depthwise_unit(unit, *tiling, x, convs, out, device, stream);
     return true;
   }
   if (unit.dtype == DType::f32) {

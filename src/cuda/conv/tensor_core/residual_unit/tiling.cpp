@@ -91,10 +91,11 @@ std::optional<UnitTiling> tiling_of(const ResidualUnit& unit, const DeviceProper
   return tiling;
 }
 
-template <int kChannels, int kPasses>
+/// MarkedOf: the shape of the kernel of the marked blocks, in 16 bits Of.
+template <class Of, class MarkedOf>
 std::optional<UnitTiling> depthwise_tiling_of(const ResidualUnit& unit, const DeviceProperties& gpu) {
-  using Shape = DepthwiseUnitShape<UnitF32Shape<kChannels, kPasses>, true>;
-  using MarkedShape = DepthwiseUnitShape<UnitShape<kChannels, 4, kPasses>, false>;
+  using Shape = DepthwiseUnitShape<Of, true>;
+  using MarkedShape = DepthwiseUnitShape<MarkedOf, false>;
   const std::int64_t reach = 2 * unit.padding(0);
   if (reach > kUnitRowReach || unit.C * unit.L > kMostNumbers) return std::nullopt;
   UnitTiling tiling;
@@ -109,7 +110,7 @@ std::optional<UnitTiling> depthwise_tiling_of(const ResidualUnit& unit, const De
   tiling.is_whole = true;
   tiling.weight_bytes = Shape::kParts * Shape::kWeightParts * Shape::kStageBytes;
   const int tables = 128 + Shape::kBarrierBytes + Shape::kBiasBytes + Shape::kSnakeBytes +
-                     kChannels * (kUnitChannelBytes + 4 * (tiling.row_taps + 1));
+                     Shape::kChannels * (kUnitChannelBytes + 4 * (tiling.row_taps + 1));
   const auto room = [&](int operand_vectors) { return std::max(tiling.pitch * operand_vectors * 16, Shape::kRowBytes); };
   tiling.shared_bytes = tables + room(Shape::kOperandVectors * Shape::kOperands) + tiling.weight_bytes;
   tiling.marked_shared_bytes = tables + room(MarkedShape::kOperandVectors) + MarkedShape::kStages * Shape::kStageBytes;
@@ -122,12 +123,20 @@ std::optional<UnitTiling> depthwise_tiling_of(const ResidualUnit& unit, const De
   return tiling;
 }
 
-/// The kernels are for Snake in f32, and a second convolution of one tap.
-template <int kPasses>
+template <int kChannels>
+std::optional<UnitTiling> depthwise_tiling_of_channels(const ResidualUnit& unit, const DeviceProperties& gpu) {
+  using Half = UnitShape<kChannels>;
+  if (unit.dtype != DType::f32) return depthwise_tiling_of<Half, Half>(unit, gpu);
+  if (unit.precision == Precision::tf32)
+    return depthwise_tiling_of<UnitF32Shape<kChannels, 1>, UnitShape<kChannels, 4, 1>>(unit, gpu);
+  return depthwise_tiling_of<UnitF32Shape<kChannels, 3>, UnitShape<kChannels, 4, 3>>(unit, gpu);
+}
+
+/// The kernels are for Snake, and a second convolution of one tap.
 std::optional<UnitTiling> depthwise_tiling(const ResidualUnit& unit, const DeviceProperties& gpu) {
   if (!unit.is_snake || unit.K[1] != 1) return std::nullopt;
-  if (unit.C == 64) return depthwise_tiling_of<64, kPasses>(unit, gpu);
-  if (unit.C == 128) return depthwise_tiling_of<128, kPasses>(unit, gpu);
+  if (unit.C == 64) return depthwise_tiling_of_channels<64>(unit, gpu);
+  if (unit.C == 128) return depthwise_tiling_of_channels<128>(unit, gpu);
   return std::nullopt;
 }
 
@@ -148,10 +157,7 @@ std::optional<UnitTiling> make_unit_tiling(const ResidualUnit& unit, const Devic
                                                  : unit.dtype == DType::f16 || unit.dtype == DType::bf16;
   if (!is_known || unit.L % 8 != 0 || unit.L > kMostLength) return std::nullopt;
   if (unit.scale != 1) return std::nullopt;  // the second sums begin with the source
-  if (unit.is_depthwise) {
-    if (unit.dtype != DType::f32) return std::nullopt;
-    return unit.precision == Precision::tf32 ? depthwise_tiling<1>(unit, gpu) : depthwise_tiling<3>(unit, gpu);
-  }
+  if (unit.is_depthwise) return depthwise_tiling(unit, gpu);
   switch (unit.C) {
     case 32:
       return tiling_of_channels<32>(unit, gpu);

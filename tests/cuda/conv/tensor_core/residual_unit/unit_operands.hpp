@@ -85,7 +85,7 @@ inline Tensor sparse_integers(const Shape& shape, double share, std::uint64_t se
   return Tensor::from_vector(values, shape);
 }
 
-/// Of convolution i.
+/// The shape of convolution i's weights.
 inline Shape weight_shape(const ResidualUnit& unit, std::size_t i) {
   return {unit.C, unit.is_depthwise && i == 0 ? 1 : unit.C, unit.K[i]};
 }

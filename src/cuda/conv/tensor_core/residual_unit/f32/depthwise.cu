@@ -11,13 +11,14 @@ namespace polyphase::cuda::tensor_core {
 namespace {
 
 template <int kChannels, int kPasses>
-void launch(const ResidualUnit& unit, const UnitTiling& tiling, const float* x, const std::array<UnitConv, 2>& convs,
-            float* out, int device, cudaStream_t stream) {
+void launch_depthwise(const ResidualUnit& unit, const UnitTiling& tiling, const float* x, const std::array<UnitConv, 2>& convs,
+                      float* out, int device, cudaStream_t stream) {
   using Shape = DepthwiseUnitShape<UnitF32Shape<kChannels, kPasses>, true>;
   using MarkedShape = DepthwiseUnitShape<UnitShape<kChannels, 4, kPasses>, false>;
   UnitF32Weights packed{};
   const auto held = pack_unit_conv<kPasses>(unit, 1, convs[1], packed, device, stream);
-  const UnitDepthwise depthwise{static_cast<const float*>(convs[0].weights.data()), static_cast<const float*>(convs[0].bias)};
+  const UnitDepthwise<float> depthwise{static_cast<const float*>(convs[0].weights.data()),
+                                       static_cast<const float*>(convs[0].bias)};
   const Buffer marks(static_cast<std::size_t>(tiling.blocks), device);
   const auto run = [&](auto* kernel, std::int64_t grid, int shared_bytes) {
     allow_shared_memory(kernel, shared_bytes, 100);
@@ -36,10 +37,10 @@ void f32_depthwise_unit(const ResidualUnit& unit, const UnitTiling& tiling, cons
                         const std::array<UnitConv, 2>& convs, float* out, int device, cudaStream_t stream) {
   const bool is_tf32 = unit.precision == Precision::tf32;
   if (unit.C == 64)
-    return is_tf32 ? launch<64, 1>(unit, tiling, x, convs, out, device, stream)
-                   : launch<64, 3>(unit, tiling, x, convs, out, device, stream);
-  is_tf32 ? launch<128, 1>(unit, tiling, x, convs, out, device, stream)
-          : launch<128, 3>(unit, tiling, x, convs, out, device, stream);
+    return is_tf32 ? launch_depthwise<64, 1>(unit, tiling, x, convs, out, device, stream)
+                   : launch_depthwise<64, 3>(unit, tiling, x, convs, out, device, stream);
+  is_tf32 ? launch_depthwise<128, 1>(unit, tiling, x, convs, out, device, stream)
+          : launch_depthwise<128, 3>(unit, tiling, x, convs, out, device, stream);
 }
 
 }  // namespace polyphase::cuda::tensor_core

@@ -29,7 +29,7 @@ struct DepthwiseTables {
 template <class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     f32_depthwise_unit_kernel(const __grid_constant__ UnitTiling tiling, const float* __restrict__ x,
-                              const UnitDepthwise depthwise, const __grid_constant__ UnitF32Weights packed,
+                              const UnitDepthwise<float> depthwise, const __grid_constant__ UnitF32Weights packed,
                               const __grid_constant__ UnitSnakes<float> snakes, float* __restrict__ out,
                               unsigned char* __restrict__ marks, const __grid_constant__ UnitAverage average) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     BlockScale scale(0, kUnitTarget);
     {
       UnitRowSums<Shape> middle(warp, lane);
-      middle.convolve(tiling, rows, tables.taps);
+      middle.template convolve<float>(tiling, rows, tables.taps);
       join_largest(&largest.middle, middle.activate(before_second, tiling.length - block.begin, is_unfit), lane);
       synchronize();  // no warp reads the rows any more
       scale = BlockScale(largest.middle, kUnitTarget);
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
 template <class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     f32_depthwise_unit_marked_kernel(const __grid_constant__ UnitTiling tiling, const float* __restrict__ x,
-                                     const UnitDepthwise depthwise, const __grid_constant__ UnitF32Weights packed,
+                                     const UnitDepthwise<float> depthwise, const __grid_constant__ UnitF32Weights packed,
                                      const __grid_constant__ UnitSnakes<float> snakes, float* __restrict__ out,
                                      const unsigned char* __restrict__ marks, const __grid_constant__ UnitAverage average) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     bool has_infinity = false;
     {
       UnitRowSums<Shape> middle(warp, lane);
-      middle.convolve(tiling, rows, tables.taps);
+      middle.template convolve<float>(tiling, rows, tables.taps);
       const float own = middle.activate(before_second, tiling.length - block.begin, is_unfit);
       join_largest(&largest.middle, own, lane);
       has_infinity = ptx::named_barrier_or(1, Shape::kThreads, isinf(own));  // no warp reads the rows any more

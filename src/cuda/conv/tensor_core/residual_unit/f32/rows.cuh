@@ -1,38 +1,50 @@
 #pragma once
-// A depthwise first convolution of a residual unit of f32: FFMA over rows of activated source in shared memory.
+// A depthwise first convolution of a residual unit: FFMA over rows of activated source in shared memory, of f32 whatever the
+// unit's dtype is. Numbers of 16 bits are rounded after each step.
 
 #include <cstdint>
 
+#include "cuda/conv/tensor_core/residual_unit/f32/activation.cuh"
 #include "cuda/conv/tensor_core/residual_unit/f32/source.cuh"
 #include "cuda/ptx/opaque.cuh"
 
 namespace polyphase::cuda::tensor_core {
 
 /// The convolution: weights (C, taps), bias (C) or null.
+template <class T>
 struct UnitDepthwise {
-  const float *weights, *bias;
+  const T *weights, *bias;
 };
 
 /// table[tap][channel] = the weights, and the biases after the last tap.
-template <int kChannels>
-__device__ __forceinline__ void load_unit_taps(const UnitDepthwise& conv, int taps, float* table, int thread, int threads) {
-  for (int i = thread; i < kChannels * taps; i += threads) table[i] = conv.weights[i % kChannels * taps + i / kChannels];
-  for (int i = thread; i < kChannels; i += threads) table[kChannels * taps + i] = conv.bias != nullptr ? conv.bias[i] : 0.0F;
+template <int kChannels, class T>
+__device__ __forceinline__ void load_unit_taps(const UnitDepthwise<T>& conv, int taps, float* table, int thread, int threads) {
+  for (int i = thread; i < kChannels * taps; i += threads)
+    table[i] = cuda::convert<float>(conv.weights[i % kChannels * taps + i / kChannels]);
+  for (int i = thread; i < kChannels; i += threads)
+    table[kChannels * taps + i] = conv.bias != nullptr ? cuda::convert<float>(conv.bias[i]) : 0.0F;
+}
+
+/// v rounded to T.
+template <class T>
+__device__ __forceinline__ float rounded_to(float v) {
+  if constexpr (sizeof(T) == 4) return v;
+  return cuda::convert<float>(cuda::convert<T>(v));
 }
 
 /// Stores pieces of a block's activated source as rows; positions outside the sample are zeros.
-template <class Shape>
-__device__ __forceinline__ void store_unit_rows(const UnitF32Source<Shape>& source, const UnitTiling& tiling,
+template <class Shape, class T>
+__device__ __forceinline__ void store_unit_rows(const UnitF32Source<Shape, T>& source, const UnitTiling& tiling,
                                                 const UnitBlock& block, float* rows, int lane) {
 #pragma unroll
-  for (int i = 0; i < UnitF32Source<Shape>::kPieces; ++i) {
+  for (int i = 0; i < UnitF32Source<Shape, T>::kPieces; ++i) {
     const int piece = source.first + i * Shape::kWarps, at = piece / Shape::kVectors * 32 + lane;
     const int position = block.begin - tiling.before + at;
     if (piece >= tiling.pieces) continue;
     float* const to = rows + piece % Shape::kVectors * 8 * Shape::kRowPitch + at;
     const bool exists = position >= 0 && position < tiling.length;
 #pragma unroll
-    for (int c = 0; c < 8; ++c) to[c * Shape::kRowPitch] = exists ? source.values[i][c] : 0.0F;
+    for (int c = 0; c < 8; ++c) to[c * Shape::kRowPitch] = exists ? rounded_to<T>(source.values[i][c]) : 0.0F;
   }
 }
 
@@ -50,7 +62,8 @@ struct UnitRowSums : UnitF32Pieces<Shape, Shape::kPositions / 32 * Shape::kVecto
     ptx::opaque(lane);
     this->first = warp, vector = warp % Shape::kVectors, position = warp / Shape::kVectors * 32 + lane;
   }
-  /// values = the sums of the taps, in their order, and the biases.
+  /// values = the sums of the taps, in their order, and the biases, rounded to T.
+  template <class T>
   __device__ __forceinline__ void convolve(const UnitTiling& tiling, const float* rows, const float* table) {
     const float* from = rows + vector * 8 * Shape::kRowPitch + position;
     const float* weights = table + vector * 8;
@@ -70,7 +83,7 @@ struct UnitRowSums : UnitF32Pieces<Shape, Shape::kPositions / 32 * Shape::kVecto
 #pragma unroll
     for (auto& piece : values)
 #pragma unroll
-      for (int c = 0; c < 8; ++c) piece[c] += biases.of[c];
+      for (int c = 0; c < 8; ++c) piece[c] = rounded_to<T>(piece[c] + biases.of[c]);
   }
   /// Activates the first `count` positions of the block, the others become zeros. Returns the largest magnitude.
   template <class Activation>
@@ -92,6 +105,17 @@ struct UnitRowSums : UnitF32Pieces<Shape, Shape::kPositions / 32 * Shape::kVecto
     }
     return largest;
   }
+  /// Stores the numbers rounded to T, of 16 bits, as the operand.
+  template <class T>
+  __device__ __forceinline__ void store_rounded(const UnitTiling& tiling, unsigned char* operand) const {
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      const float* const own = values[i];
+      *reinterpret_cast<uint4*>(operand + (vector * tiling.pitch + position + i * kApart) * 16) =
+          make_uint4(rounded_word<T>(own[0], own[1]), rounded_word<T>(own[2], own[3]), rounded_word<T>(own[4], own[5]),
+                     rounded_word<T>(own[6], own[7]));
+    }
+  }
 
  private:
   /// The numbers of a vector of channels.
@@ -106,18 +130,18 @@ struct UnitRowSums : UnitF32Pieces<Shape, Shape::kPositions / 32 * Shape::kVecto
 };
 
 /// Loads and activates a block's source and stores it as rows. Waits before it, for warps that stage outputs there.
-template <class Shape, class Activation, class Synchronize>
-__device__ __forceinline__ void make_unit_rows(const UnitTiling& tiling, const float* __restrict__ x, const UnitBlock& block,
+template <class Shape, class T, class Activation, class Synchronize>
+__device__ __forceinline__ void make_unit_rows(const UnitTiling& tiling, const T* __restrict__ x, const UnitBlock& block,
                                                const Activation& activation, float* rows, int warp, int lane, bool& is_unfit,
                                                const Synchronize& synchronize) {
   ptx::opaque(warp);  // else what follows from them is computed early, and takes registers from the products
   ptx::opaque(lane);
 #pragma unroll 1
   for (int half = 0; half < 2; ++half) {
-    UnitF32Source<Shape> source(warp, half);
+    UnitF32Source<Shape, T> source(warp, half);
     static_cast<void>(source.load(tiling, x, block, activation, lane, is_unfit));
     if (half == 0) synchronize();
-    store_unit_rows<Shape>(source, tiling, block, rows, lane);
+    store_unit_rows(source, tiling, block, rows, lane);
   }
 }
 

@@ -74,8 +74,8 @@ struct UnitF32Pieces {
   }
 };
 
-/// Half of a warp's pieces of a block's source.
-template <class Shape>
+/// Half of a warp's pieces of a block's source, of f32 or of 16 bits.
+template <class Shape, class T = float>
 struct UnitF32Source : UnitF32Pieces<Shape, (Shape::kMostPieces + 1) / 2> {
   using Base = UnitF32Pieces<Shape, (Shape::kMostPieces + 1) / 2>;
   using Base::first, Base::kPieces, Base::values;
@@ -83,7 +83,7 @@ struct UnitF32Source : UnitF32Pieces<Shape, (Shape::kMostPieces + 1) / 2> {
   __device__ __forceinline__ UnitF32Source(int warp, int half) : Base(warp + half * Base::kPieces * Shape::kWarps) {}
   /// Loads and activates; numbers outside the sample are zeros. Returns the largest magnitude.
   template <class Activation>
-  __device__ __forceinline__ float load(const UnitTiling& tiling, const float* __restrict__ x, const UnitBlock& block,
+  __device__ __forceinline__ float load(const UnitTiling& tiling, const T* __restrict__ x, const UnitBlock& block,
                                         const Activation& activation, int lane, bool& is_unfit) {
     const int begin = block.begin - tiling.before + lane;
     const auto length = static_cast<std::uint32_t>(tiling.length);
@@ -97,7 +97,8 @@ struct UnitF32Source : UnitF32Pieces<Shape, (Shape::kMostPieces + 1) / 2> {
           static_cast<std::uint32_t>(piece % Shape::kVectors * 8) * length + static_cast<std::uint32_t>(exists ? position : 0);
 #pragma unroll
       for (std::uint32_t c = 0; c < 8; ++c)
-        values[i][c] = exists ? __ldg(reinterpret_cast<const float*>(sample + (at + c * length) * 4)) : 0.0F;
+        values[i][c] =
+            exists ? cuda::convert<float>(__ldg(reinterpret_cast<const T*>(sample + (at + c * length) * sizeof(T)))) : 0.0F;
     }
     float largest = 0;
 #pragma unroll

@@ -55,6 +55,9 @@ TEST_CASE("depthwise residual unit: tilings of 64 and 128 channels, and what the
         CHECK(of->shared_bytes <= gpu.shared_bytes_per_block);
         CHECK(of->marked_shared_bytes <= gpu.shared_bytes_per_block);
       }
+  ResidualUnit of_16_bits = unit_of(Precision::fp32, 2, 128, 1000, 7, 9);
+  of_16_bits.dtype = DType::bf16;
+  CHECK(tiling(of_16_bits).has_value());
   const ResidualUnit unit = unit_of(Precision::tf32, 1, 64, 1000, 7, 9);
   const auto refuses = [&](auto change) {
     ResidualUnit other = unit;
@@ -66,7 +69,7 @@ TEST_CASE("depthwise residual unit: tilings of 64 and 128 channels, and what the
   CHECK(refuses([](ResidualUnit& u) { u.C = 32; }));
   CHECK(refuses([](ResidualUnit& u) { u.L = 1001; }));
   CHECK(refuses([](ResidualUnit& u) { u.is_snake = false; }));
-  CHECK(refuses([](ResidualUnit& u) { u.dtype = DType::f16; }));
+  CHECK(refuses([](ResidualUnit& u) { u.dtype = DType::f64; }));
   CHECK(refuses([](ResidualUnit& u) { u.scale = 2; }));
 }
 
