@@ -11,7 +11,10 @@
 #include "autograd/no_grad.hpp"
 #include "cuda/cuda.hpp"
 #include "device/backend.hpp"
+#include "layers/activations.hpp"
 #include "layers/containers/branches.hpp"
+#include "layers/containers/residual.hpp"
+#include "layers/containers/sequential.hpp"
 #include "layers/conv1d.hpp"
 #include "ops/elementwise.hpp"
 #include "support/helpers.hpp"
@@ -212,5 +215,43 @@ TEST_CASE("fork: concurrent branches have the bits of a run without a graph") {
   for (int i = 0; i < 50; ++i) {
     graph.replay();
     CHECK(y.cpu().to_vector<float>() == expected);
+  }
+}
+
+TEST_CASE(
+    "fork: concurrent branches of units, each added in the kernel of the next one, have the bits of a run without a graph") {
+  if (cuda::device_count() == 0) SKIP_TEST("no GPU");
+  const NoGradGuard no_grad;
+  const DeviceGuard on_gpu(Device::cuda(0));
+  manual_seed(1);
+  const auto branch = [](std::int64_t kernel) {
+    const auto conv = [&](std::int64_t dilation) {
+      return Conv1d({.in_channels = 32,
+                     .out_channels = 32,
+                     .kernel_size = kernel,
+                     .padding = kernel / 2 * dilation,
+                     .dilation = dilation});
+    };
+    const auto unit = [&](std::int64_t d) { return Residual(LeakyReLU(0.1), conv(d), LeakyReLU(0.1), conv(1)); };
+    return std::make_shared<Sequential>(unit(1), unit(3), unit(5));
+  };
+  const std::vector<std::shared_ptr<Module>> modules{branch(3), branch(7), branch(11)};
+  for (const std::int64_t length : {4000, 40000}) {
+    // With an odd length no kernel computes a unit, and the results are added at the end.
+    for (const std::int64_t more : {0, 1})
+      for (const auto& [kind, output] : {std::pair{layers::BranchSum::mean, ConvOutputOptions{Activation::leaky_relu, 0.1}},
+                                         std::pair{layers::BranchSum::plain, ConvOutputOptions{}}}) {
+        CAPTURE(length);
+        CAPTURE(more);
+        const Tensor x = Tensor::randn({4, 32, length + more});
+        const auto run = [&] { return layers::forward_branches("branches", modules, x, kind, output); };
+        const std::vector<float> expected = run().cpu().to_vector<float>();
+        Tensor y;
+        cuda::Graph graph = cuda::capture([&] { y = run(); }, 0);
+        for (int i = 0; i < (is_reduced() ? 2 : 20); ++i) {
+          graph.replay();
+          CHECK(y.cpu().to_vector<float>() == expected);
+        }
+      }
   }
 }
