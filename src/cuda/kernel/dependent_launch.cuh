@@ -10,12 +10,13 @@
 
 namespace polyphase::cuda {
 
-/// kernel<<<grid, block, shared, stream>>>(arguments...), started as soon as all blocks of the previous kernel on the stream
-/// have called let_dependents_start() or ended. Before wait_for_grid_before() it must not touch anything that others read or
-/// write. Code for older GPUs does not wait, so there it starts after the other kernel's end. The caller calls check_launch().
+/// kernel<<<grid, block, shared, stream>>>(arguments...). If `early`, it starts as soon as all blocks of the previous kernel on
+/// the stream have called let_dependents_start() or ended. Before wait_for_grid_before() it must not touch anything that others
+/// read or write. Code for older GPUs does not wait, so there it starts after the other kernel's end. The caller calls
+/// check_launch().
 template <class... Parameters, class... Arguments>
-void launch_behind(void (*kernel)(Parameters...), unsigned grid, unsigned block, std::size_t shared, cudaStream_t stream,
-                   Arguments&&... arguments) {
+void launch_dependent(bool early, void (*kernel)(Parameters...), unsigned grid, unsigned block, std::size_t shared,
+                      cudaStream_t stream, Arguments&&... arguments) {
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;
@@ -27,8 +28,14 @@ void launch_behind(void (*kernel)(Parameters...), unsigned grid, unsigned block,
   config.attrs = &attribute;
   int device = 0;
   CHECK_CUDA(cudaGetDevice(&device));
-  config.numAttrs = properties(device).code_arch >= 90 ? 1 : 0;
+  config.numAttrs = early && properties(device).code_arch >= 90 ? 1 : 0;
   CHECK_CUDA(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...));
+}
+/// launch_dependent(), early.
+template <class... Parameters, class... Arguments>
+void launch_behind(void (*kernel)(Parameters...), unsigned grid, unsigned block, std::size_t shared, cudaStream_t stream,
+                   Arguments&&... arguments) {
+  launch_dependent(true, kernel, grid, block, shared, stream, std::forward<Arguments>(arguments)...);
 }
 
 #ifdef __CUDACC__

@@ -37,10 +37,10 @@ void launch(const ResidualUnit& unit, const UnitTiling& tiling, const void* x, c
     snakes.alpha[i] = static_cast<const T*>(convs[i].alpha), snakes.beta[i] = static_cast<const T*>(convs[i].beta);
   const auto run = [&](auto* kernel) {
     allow_shared_memory(kernel, tiling.shared_bytes, 100);
-    launch_behind(kernel, static_cast<unsigned>(tiling.thread_blocks), Shape::kThreads,
-                  static_cast<std::size_t>(tiling.shared_bytes), stream, tiling, map, first->template as<unsigned char>(),
-                  static_cast<const T*>(convs[0].bias), second->template as<unsigned char>(),
-                  static_cast<const T*>(convs[1].bias), snakes, static_cast<T*>(out), average);
+    launch_dependent(starts_early(tiling), kernel, static_cast<unsigned>(tiling.thread_blocks), Shape::kThreads,
+                     static_cast<std::size_t>(tiling.shared_bytes), stream, tiling, map, first->template as<unsigned char>(),
+                     static_cast<const T*>(convs[0].bias), second->template as<unsigned char>(),
+                     static_cast<const T*>(convs[1].bias), snakes, static_cast<T*>(out), average);
     check_launch("residual unit");
   };
   const auto run_kind = [&]<UnitKind kKind>() {

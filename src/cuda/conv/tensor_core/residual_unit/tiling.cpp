@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "cuda/runtime/fork.hpp"
+
 namespace polyphase::cuda::tensor_core {
 namespace {
 
@@ -151,6 +153,8 @@ std::optional<UnitTiling> tiling_of_channels(const ResidualUnit& unit, const Dev
 }
 
 }  // namespace
+
+bool starts_early(const UnitTiling& tiling) { return !is_in_part() || tiling.blocks <= tiling.thread_blocks; }
 
 std::optional<UnitTiling> make_unit_tiling(const ResidualUnit& unit, const DeviceProperties& gpu) {
   const bool is_known = unit.dtype == DType::f32 ? unit.precision == Precision::tf32 || unit.precision == Precision::fp32

@@ -90,6 +90,10 @@ struct UnitTiling {
   int thread_blocks = 0;  ///< that compute them
 };
 
+/// Whether a unit's kernel may wait on the multiprocessors for the kernel before it to end. Not next to other parts of a fork,
+/// which could use them, if the last blocks leave many of them idle.
+[[nodiscard]] bool starts_early(const UnitTiling& tiling);
+
 /// The launch, or nothing if the kernel cannot compute the unit, or if the steps are as fast.
 [[nodiscard]] std::optional<UnitTiling> make_unit_tiling(const ResidualUnit& unit, const DeviceProperties& gpu);
 

@@ -73,8 +73,9 @@ void launch_unit_kernels(const UnitTiling& tiling, const float* x, const UnitF32
   const Buffer marks(static_cast<std::size_t>(tiling.blocks), device);
   const auto run = [&](auto* kernel, std::int64_t grid, int shared_bytes) {
     allow_shared_memory(kernel, shared_bytes, 100);
-    launch_behind(kernel, static_cast<unsigned>(grid), Shape::kThreads, static_cast<std::size_t>(shared_bytes), stream, tiling,
-                  x, packed, snakes, out, marks.as<unsigned char>(), average);
+    launch_dependent(starts_early(tiling), kernel, static_cast<unsigned>(grid), Shape::kThreads,
+                     static_cast<std::size_t>(shared_bytes), stream, tiling, x, packed, snakes, out, marks.as<unsigned char>(),
+                     average);
     check_launch("residual unit of f32");
   };
   if constexpr (Shape::kMayBeWhole) {
