@@ -250,12 +250,6 @@ const Module* adding_convolution(Module& branch) {
   return unit != nullptr ? unit->block().modules()[3].get() : nullptr;
 }
 
-std::pair<Modules, Module*> split_last(Module& branch) {
-  const auto* inner = exactly<Sequential>(branch);
-  if (inner == nullptr || inner->modules().empty()) return {{}, &branch};
-  return {inner->modules().first(inner->modules().size() - 1), inner->modules().back().get()};
-}
-
 bool is_of_units(Module& module) {
   if (const auto* inner = exactly<Sequential>(module)) {
     const Modules modules = inner->modules();

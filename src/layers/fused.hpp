@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "layers/module.hpp"
@@ -61,8 +60,6 @@ struct ScaledBlock {
 /// The second convolution of the residual_unit() that ends a branch, in whose kernel the branches before are added; null if the
 /// branch ends with something else.
 [[nodiscard]] const Module* adding_convolution(Module& branch);
-/// The modules of a branch before its last one, and that.
-[[nodiscard]] std::pair<Modules, Module*> split_last(Module& branch);
 /// Whether a module is a residual_unit(), or several, one after another: it computes each sample by itself.
 [[nodiscard]] bool is_of_units(Module& module);
 

@@ -114,8 +114,7 @@ TEST_CASE("linear_fused is the functions one after another where it has no kerne
                                  .has_gelu = true,
                                  .scale = scale,
                                  .residual = residual});
-  const Tensor expected =
-      add_scaled(residual, mul(gelu(linear(layer_norm(x, norm_weight, norm_bias, 1e-3), weight, bias)), scale), 1);
+  const Tensor expected = addcmul(residual, gelu(linear(layer_norm(x, norm_weight, norm_bias, 1e-3), weight, bias)), scale);
   CHECK(max_difference(y, expected) == 0);
   CHECK(linear_fused(x.narrow(1, 0, 0), weight, bias, {.has_gelu = true}).shape() == Shape{2, 0, 4});
 }

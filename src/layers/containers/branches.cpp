@@ -32,15 +32,11 @@ void require_alike(const char* name, const std::vector<Tensor>& results, std::si
 /// long that the last of them leave much of the GPU idle for a larger input too.
 constexpr std::size_t kMostBytesConcurrent = std::size_t{1} << 24, kMostBytesOfUnits = std::size_t{1} << 26;
 
-/// Whether the branches are several and each ends with a unit in whose kernel the branches before can be added.
-bool end_with_units(Modules modules) {
-  return modules.size() > 1 &&
-         std::ranges::all_of(modules, [](const auto& module) { return adding_convolution(*module) != nullptr; });
-}
-
 /// A fork for the branches of x, if it is small.
-std::unique_ptr<BackendFork> fork_for(Modules modules, const Tensor& x, std::size_t most_bytes) {
-  if (!x.defined() || static_cast<std::size_t>(x.numel()) * size_of(x.dtype()) > most_bytes) return nullptr;
+std::unique_ptr<BackendFork> fork_for(Modules modules, const Tensor& x) {
+  const bool are_of_units = std::ranges::all_of(modules, [](const auto& module) { return is_of_units(*module); });
+  const std::size_t most = are_of_units ? kMostBytesOfUnits : kMostBytesConcurrent;
+  if (!x.defined() || static_cast<std::size_t>(x.numel()) * size_of(x.dtype()) > most) return nullptr;
   return backend_of(x.device()).make_fork(modules.size());
 }
 
@@ -81,90 +77,38 @@ void add_in_halves(Module& module, const Tensor& x, const Tensor& total) {
   }
 }
 
-/// Adds branches, in their order. The last unit of a branch adds to the results before where its kernel can.
-class BranchTotal {
- public:
-  BranchTotal(const char* name, std::size_t branches, BranchSum kind, const ConvOutputOptions& output)
-      : name_(name), branches_(branches), kind_(kind), output_(output) {}
-
-  /// The next branch, or its last module, of x.
-  void add(Module& module, Tensor x) {
-    const bool is_last = ++count_ == branches_, is_single = results_.size() == 1;
-    if (results_.size() > 1) {  // they would need a pass of their own first
-      results_.push_back(forward_one(module, std::move(x)));
-      return;
+/// One branch after the other. The last unit of a branch adds to the results before where its kernel can.
+Tensor forward_in_turn(const char* name, Modules modules, Tensor x, BranchSum kind, const ConvOutputOptions& output) {
+  std::vector<Tensor> results;
+  bool owns_memory = false;  // the first result
+  for (std::size_t i = 0; i < modules.size(); ++i) {
+    const bool is_last = i + 1 == modules.size(), is_single = results.size() == 1;
+    if (owns_memory && is_single && !is_last && is_large(x) && x.shape() == results[0].shape() && is_of_units(*modules[i])) {
+      add_in_halves(*modules[i], x, results[0]);
+      continue;
+    }
+    Tensor own = is_last ? std::move(x) : x;
+    if (results.size() > 1) {  // they would need a pass of their own first
+      results.push_back(forward_one(*modules[i], std::move(own)));
+      continue;
     }
     AverageWith average;
-    if (is_single) average.other = results_[0];
-    if (is_last) average = {average.other, divisor_of(kind_, branches_), output_.activation, output_.slope};
-    Averaged next = forward_averaged(module, std::move(x), average);
-    is_complete_ = is_single && is_last && next.is_of_kernel;
-    owns_memory_ = next.is_of_kernel;
-    if (next.is_of_kernel) results_.clear();
-    results_.push_back(std::move(next.y));
+    if (is_single) average.other = results[0];
+    if (is_last) average = {average.other, divisor_of(kind, modules.size()), output.activation, output.slope};
+    Averaged next = forward_averaged(*modules[i], std::move(own), average);
+    if (is_single && is_last && next.is_of_kernel) return std::move(next.y);
+    if (next.is_of_kernel) results.clear();
+    owns_memory = next.is_of_kernel;
+    results.push_back(std::move(next.y));
   }
-  /// Adds a branch that is not the last in halves of its batch, if its tensors are large and the results so far are one tensor
-  /// with memory of its own; else does nothing and returns false.
-  [[nodiscard]] bool add_halves(Module& module, const Tensor& x) {
-    const bool is_one = owns_memory_ && results_.size() == 1 && count_ + 1 < branches_;
-    if (!is_one || !is_large(x) || x.shape() != results_[0].shape() || !is_of_units(module)) return false;
-    add_in_halves(module, x, results_[0]);
-    ++count_;
-    return true;
-  }
-  /// After the last branch.
-  [[nodiscard]] Tensor take() {
-    return is_complete_ ? std::move(results_[0]) : combined(name_, results_, branches_, kind_, output_);
-  }
-  /// What is left of the results: those of the first branches, if they were not added one by one.
-  [[nodiscard]] std::vector<Tensor>& results() { return results_; }
-
- private:
-  const char* name_;
-  std::size_t branches_, count_ = 0;
-  BranchSum kind_;
-  const ConvOutputOptions& output_;
-  std::vector<Tensor> results_;
-  bool owns_memory_ = false;  // the first result
-  bool is_complete_ = false;  // the result is that of all branches
-};
-
-/// One branch after the other.
-Tensor forward_in_turn(const char* name, Modules modules, Tensor x, BranchSum kind, const ConvOutputOptions& output) {
-  BranchTotal total(name, modules.size(), kind, output);
-  for (std::size_t i = 0; i < modules.size(); ++i)
-    if (!total.add_halves(*modules[i], x)) total.add(*modules[i], i + 1 == modules.size() ? std::move(x) : x);
-  return total.take();
+  return combined(name, results, modules.size(), kind, output);
 }
 
-/// Branches that end_with_units(), concurrently: the last unit of each waits for the branch before, which it adds to. The last
-/// branch is part 0, so that the result is the current stream's.
-Tensor forward_units(const char* name, Modules modules, const Tensor& x, BranchSum kind, const ConvOutputOptions& output,
-                     BackendFork& fork) {
-  BranchTotal total(name, modules.size(), kind, output);
-  std::size_t before = 0;  // the end of the branch before
-  for (std::size_t i = 0; i < modules.size(); ++i) {
-    const std::size_t part = modules.size() - 1 - i;
-    fork.run(part, [&] {
-      const auto [first, last] = split_last(*modules[i]);
-      Tensor y = forward_all(first, x);
-      if (i > 0) fork.wait_for(before);
-      total.add(*last, std::move(y));
-    });
-    if (part > 0) before = fork.moment(part);
-  }
-  fork.join();
-  Tensor y = total.take();
-  for (std::size_t i = 0; i < total.results().size(); ++i) fork.run(modules.size() - 1 - i, [&] { total.results()[i] = {}; });
-  return y;
-}
 }  // namespace
 
 Tensor forward_branches(const char* name, Modules modules, Tensor x, BranchSum kind, const ConvOutputOptions& output) {
   require_branches(name, modules.size());
-  const bool is_of_ends = end_with_units(modules);
-  const auto fork = fork_for(modules, x, is_of_ends ? kMostBytesOfUnits : kMostBytesConcurrent);
-  if (fork != nullptr && is_of_ends) return forward_units(name, modules, x, kind, output, *fork);
+  const auto fork = fork_for(modules, x);
   if (fork == nullptr) return forward_in_turn(name, modules, std::move(x), kind, output);
   std::vector<Tensor> results(modules.size());
   for (std::size_t i = 0; i < modules.size(); ++i) fork->run(i, [&] { results[i] = forward_one(*modules[i], x); });

@@ -219,7 +219,7 @@ TEST_CASE("fork: concurrent branches have the bits of a run without a graph") {
 }
 
 TEST_CASE(
-    "fork: concurrent branches of units, each added in the kernel of the next one, have the bits of a run without a graph") {
+    "fork: concurrent branches of units have the bits of a run without a graph, where each is added in the next one's kernel") {
   if (cuda::device_count() == 0) SKIP_TEST("no GPU");
   const NoGradGuard no_grad;
   const DeviceGuard on_gpu(Device::cuda(0));
@@ -237,7 +237,7 @@ TEST_CASE(
   };
   const std::vector<std::shared_ptr<Module>> modules{branch(3), branch(7), branch(11)};
   for (const std::int64_t length : {4000, 40000}) {
-    // With an odd length no kernel computes a unit, and the results are added at the end.
+    // With an odd length no kernel computes a unit.
     for (const std::int64_t more : {0, 1})
       for (const auto& [kind, output] : {std::pair{layers::BranchSum::mean, ConvOutputOptions{Activation::leaky_relu, 0.1}},
                                          std::pair{layers::BranchSum::plain, ConvOutputOptions{}}}) {
