@@ -27,13 +27,19 @@ bool is_one_of(const Module& module) {
 
 bool is_elementwise(const Module& module) { return is_one_of<ReLU, LeakyReLU, ELU, GELU, SiLU, Tanh, Sigmoid, Clamp>(module); }
 
-/// Fewer positions of a sample are rows of a matrix product, which convolutions are slower for.
-constexpr std::int64_t kPositionsLeast = 64;
+/// Fewer positions are rows of a matrix product, which convolutions are slower for: those of a sample, and those of all samples
+/// where a matrix product runs on tensor cores, too.
+constexpr std::int64_t kPositionsLeast = 64, kPositionsLeastInAll = 4096;
+
+bool has_few_positions(const Tensor& x) {
+  const bool has_slow_products = x.dtype() == DType::f32 && current_precision() == Precision::fp32;
+  return x.size(2) < kPositionsLeast || (!has_slow_products && x.size(0) * x.size(2) < kPositionsLeastInAll);
+}
 
 /// Whether the modules compute x (N, C, L) as it is: on a GPU, whose convolutions do not sum as its matrix products, so that a
 /// LengthInvariantGuard excludes it. An AlgorithmGuard excludes it too: it is about convolutions, and Linear is none to users.
 bool runs_channels_first(layers::Modules modules, const Tensor& x) {
-  if (!x.device().is_cuda() || x.rank() != 3 || x.size(2) < kPositionsLeast) return false;
+  if (!x.device().is_cuda() || x.rank() != 3 || has_few_positions(x)) return false;
   if (LengthInvariantGuard::is_active() || current_algorithm() != Algorithm::automatic) return false;
   return std::all_of(modules.begin(), modules.end(), [](const auto& module) {
     return dynamic_cast<layers::EitherLayout*>(module.get()) != nullptr || is_elementwise(*module);

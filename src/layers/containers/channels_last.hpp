@@ -9,7 +9,7 @@ namespace polyphase {
 
 /// (N, C, L) -> (N, C', L'): transposes to (N, L, C), feeds each module's output to the next, transposes back. For Linear,
 /// LayerNorm, RMSNorm, LSTM and LayerScale, which have the channels last. On a GPU, Linear, LayerNorm, LayerScale and
-/// elementwise modules compute 64 and more positions as they are, Linear by convolutions, without a LengthInvariantGuard or
+/// elementwise modules compute many positions as they are (64 in fp32, else 4096), Linear by convolutions, without a LengthInvariantGuard or
 /// AlgorithmGuard. Examples are EnCodec's SLSTM and a ConvNeXt block:
 ///
 ///     pp::Residual({.name = ""}, pp::named("", pp::ChannelsLast(pp::named("lstm", pp::LSTM({...})))))

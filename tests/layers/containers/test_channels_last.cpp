@@ -121,7 +121,7 @@ TEST_CASE("channels last on the test's device: long inputs have the results and 
   manual_seed(4);
   Residual net = convnext(24);
   ChannelsLast mixed(linear(24, 40), SiLU(), RMSNorm({.normalized_shape = 40}), linear(40, 24));  // RMSNorm has one layout
-  for (const std::int64_t length : {63, 64, 200}) {
+  for (const std::int64_t length : {63, 64, 200, 2100}) {
     CAPTURE(length);
     const auto results = [&](Module& module, Device device, DType dtype) {
       module.to(device);
