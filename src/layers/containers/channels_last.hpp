@@ -9,8 +9,8 @@ namespace polyphase {
 
 /// (N, C, L) -> (N, C', L'): transposes to (N, L, C), feeds each module's output to the next, transposes back. For Linear,
 /// LayerNorm, RMSNorm, LSTM and LayerScale, which have the channels last. On a GPU, Linear, LayerNorm, LayerScale and
-/// elementwise modules compute many positions as they are (64 in fp32, else 4096), Linear by convolutions, without a LengthInvariantGuard or
-/// AlgorithmGuard. Examples are EnCodec's SLSTM and a ConvNeXt block:
+/// elementwise modules compute many positions as they are (64 in fp32, else 4096), Linear by convolutions, without a
+/// LengthInvariantGuard or AlgorithmGuard. Examples are EnCodec's SLSTM and a ConvNeXt block:
 ///
 ///     pp::Residual({.name = ""}, pp::named("", pp::ChannelsLast(pp::named("lstm", pp::LSTM({...})))))
 ///     pp::Residual(pp::Conv1d({...}), pp::ChannelsLast(pp::LayerNorm({...}), pp::Linear({...}), pp::GELU(),
