@@ -10,9 +10,9 @@
 namespace polyphase {
 
 /// out = x + scale*(conv1(act1(conv0(act0(x)) + b0)) + b1), x and out (N, C, L), weights (C, C, K[i]), biases (C) or none:
-/// Conv1d with dilation D[i] and D[i]*(K[i] - 1)/2 zeros at both ends, which is a whole number. The first may be depthwise, with
-/// weights (C, 1, K[0]). Rounded to the dtype are the activated x, the first sums with their bias, the second activation and
-/// the result; a device may round the second sums too.
+/// Conv1d with dilation D[i] and D[i]*(K[i] - 1)/2 zeros at both ends, which is a whole number. The first may be depthwise,
+/// with weights (C, 1, K[0]). Rounded to the dtype are the activated x, the first sums with their bias, the second activation
+/// and the result; a device may round the second sums too.
 struct ResidualUnit {
   std::int64_t N = 1, C = 1, L = 1;
   std::array<std::int64_t, 2> K{1, 1}, D{1, 1};
