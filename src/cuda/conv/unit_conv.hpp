@@ -5,7 +5,8 @@
 
 namespace polyphase::cuda {
 
-/// Arrays of the unit's dtype: weights (C, C, K), or (C, 1, K) of a depthwise one, bias (C) or null, and with Snake alpha and beta (C) of what it reads.
+/// Arrays of the unit's dtype: weights (C, C, K), or (C, 1, K) of a depthwise one, bias (C) or null, and with Snake alpha and
+/// beta (C) of what it reads.
 struct UnitConv {
   Weights weights;
   const void* bias = nullptr;
