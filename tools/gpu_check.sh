@@ -6,7 +6,7 @@
 #   --only PART   one of build, test, sanitize, golden, bench, networks (the part of bench that times whole networks), scaling (training on
 #                 two GPUs) and python (times of the wheel's layers in PyTorch); the last three run only if they are asked for; all parts
 #                 but build need the build folder of an earlier run
-#   --match REGEX  selects checks of sanitize by tool and program ('racecheck.*choice'), checks of bench by name ('conv.*fp32') and
+#   --match REGEX  selects checks of sanitize by tool, program and case ('racecheck.*choice'), checks of bench by name ('conv.*fp32') and
 #                 cases of networks by name ('mimi.*1x'); fails if none matches
 #   --quick       code for this GPU only (else for sm_80 too), the GPU's tests only, two sanitizers on three programs, four shapes
 #   --jobs N      sanitized programs at a time (default: three quarters of the cores)
@@ -282,13 +282,11 @@ part_sanitize() {
     for line in "${sanitized[@]}"; do
       name=${line%% *}
       [ $tool = memcheck ] || [[ "$line " =~ " $tool"[\ :] ]] || continue
-      [[ "$tool $name" =~ $match ]] || continue
       pieces=1
       if [[ "$line " =~ " $tool:"([0-9]+)\  ]]; then pieces=${BASH_REMATCH[1]}; fi
       if [ $quick = yes ]; then
         [[ $name =~ ^cuda/(conv/direct|conv/depthwise|reduce)$ && $tool =~ ^(memcheck|racecheck)$ ]] || continue
       fi
-      found=yes
       # The programs of a folder of src/cuda are adjacent.
       case $name in
         cuda/conv/*) program=cuda/conv ;;
@@ -305,14 +303,16 @@ part_sanitize() {
         initcheck) exclude=$left_out_of_initcheck ;;
       esac
       for ((piece = 1; piece <= pieces; ++piece)); do
+        label="$tool $name" cases=()
+        if [ "$pieces" -gt 1 ]; then
+          label+=" case $piece" cases=("--first=$piece")
+          if [ $piece -lt "$pieces" ]; then cases+=("--last=$piece"); fi
+        fi
+        [[ $label =~ $match ]] || continue
+        found=yes
         port=$((port + 20))
         own_port=()
         if [ $has_port = yes ]; then own_port=(--base-port "$port"); fi
-        label="$tool $name" cases=()
-        if [ "$pieces" -gt 1 ]; then
-          label+=" $piece" cases=("--first=$((2 * piece - 1))")
-          if [ $piece -lt "$pieces" ]; then cases+=("--last=$((2 * piece))"); fi
-        fi
         launch sanitize "$label" 300 env POLYPHASE_TEST_REDUCED=1 POLYPHASE_CUDA_ALLOCATOR=malloc "${device[@]}" \
           compute-sanitizer --tool "$tool" --error-exitcode 86 --print-limit 20 "${options[@]}" \
           "${own_port[@]}" "$program" "--test-case-exclude=$exclude" "${cases[@]}"
