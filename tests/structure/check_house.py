@@ -228,7 +228,7 @@ def includes_point_down() -> list[str]:
 CONV, TENSOR_CORE = "cuda/conv", "cuda/conv/tensor_core"
 CUDA_ROOMS = [
     ["cuda/ptx"], [("cuda/runtime", "cuda/memory")], ["cuda/kernel"], ["cuda/elementwise"], ["cuda/length"],
-    ["cuda/reduce", "cuda/linear", "cuda/optimizers"], [f"{CONV}/epilogue"],
+    ["cuda/reduce", "cuda/optimizers"], ["cuda/linear"], [f"{CONV}/epilogue"],
     [f"{TENSOR_CORE}/operand"], [f"{TENSOR_CORE}/pipeline"], [f"{TENSOR_CORE}/recompute"],
     [f"{CONV}/direct", f"{CONV}/depthwise", f"{CONV}/gemm", f"{TENSOR_CORE}/both_in_shared/*", f"{TENSOR_CORE}/source_in_registers/*",
      f"{TENSOR_CORE}/weights_in_registers/*", f"{TENSOR_CORE}/residual_unit", f"{TENSOR_CORE}/wgrad"],

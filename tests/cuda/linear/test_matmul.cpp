@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
+
 #include "support/device.hpp"
 #include "support/skip.hpp"
 #include "support/tolerance.hpp"
@@ -61,6 +63,26 @@ TEST_CASE("strides of every kind") {
     CHECK(product_differs(a.narrow(1, 0, 1).expand({3, 7, 40}), b) == 0);  // one for all rows
     CHECK(product_differs(a.permute({1, 0, 2}), b.permute({2, 1, 0}).narrow(0, 0, 10)) == 0);
     CHECK(product_differs(a.narrow(2, 5, 1), b.narrow(1, 7, 1)) == 0);  // K = 1
+  }
+}
+
+TEST_CASE("long sums of few results, which are added in parts") {
+  if (!has_gpu()) SKIP_TEST("no CUDA device");
+  for (const auto& [M, K, N] :
+       {std::array{100, 512, 512}, {250, 2048, 512}, {65, 1024, 70}, {1, 4096, 300}, {130, 1056, 190}}) {
+    CAPTURE(M);
+    CAPTURE(K);
+    const Tensor a = integers({1, M, K}, DType::f32, 1), b = integers({1, K, N}, DType::f32, 2);
+    CHECK(product_differs(a, b) == 0);
+    CHECK(product_differs(integers({1, K, M}, DType::f32, 3).transpose(1, 2),
+                          integers({1, N, K}, DType::f32, 4).transpose(1, 2)) == 0);
+    const Tensor wide = integers({1, M, 2 * K}, DType::f32, 5), tall = integers({1, 2 * K, N}, DType::f32, 6);
+    CHECK(product_differs(wide.narrow(2, 3, K), tall.narrow(1, 5, K)) == 0);              // rows further apart
+    CHECK(product_differs(wide.slice(2, 0, 2 * K, 2), tall.slice(1, 0, 2 * K, 2)) == 0);  // copied
+    const Tensor x = random_f64({1, M, K}, 7).to(DType::f32), y = random_f64({1, K, N}, 8).to(DType::f32);
+    CHECK(product_differs(x, y) <= kLongFloatSum);
+    const PrecisionGuard ieee(Precision::ieee);
+    CHECK(product_differs(x, y) <= kLongFloatSum);
   }
 }
 
