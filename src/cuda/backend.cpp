@@ -344,9 +344,9 @@ void CudaBackend::conv_activated(const ConvProblem& problem, ConvDirection direc
   // LeakyReLU with slope 0 makes NaN of negative infinity, which the kernels' ReLU does not.
   const bool is_zero_leaky = prologue.activation == Activation::leaky_relu && static_cast<float>(prologue.slope) == 0.0F;
   const bool is_snake = prologue.activation == Activation::snake;
-  const bool reads_active =
-      prologue.is_needed() && !is_zero_leaky &&
-      cuda::activates_source(problem, direction, source.raw(), out.raw(), pointers, is_snake, algorithm, precision, device_);
+  const bool reads_active = prologue.is_needed() && !is_zero_leaky &&
+                            cuda::activates_source(problem, direction, source.raw(), address_or_null(bias), out.raw(), pointers,
+                                                   is_snake, algorithm, precision, device_);
   const Tensor read = reads_active ? source : activated_source(*this, prologue, source);
   cuda::SourceActivation activation;
   if (reads_active && is_snake)

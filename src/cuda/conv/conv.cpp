@@ -39,7 +39,7 @@ struct Call {
 const ConvPlan& plan_of(const Call& call, Algorithm algorithm) {
   const bool is_wgrad = call.direction == ConvDirection::wgrad;
   return conv_plan({call.problem, call.direction, call.precision, call.device, algorithm,
-                    is_wgrad ? Alignment{} : alignment_of(call.first, call.out), call.epilogue});
+                    is_wgrad ? Alignment{} : alignment_of(call.first, call.out), call.epilogue, call.bias != nullptr});
 }
 
 void issue(const Call& call, const ConvPlan& plan) {
@@ -141,10 +141,10 @@ bool conv_activated(const ConvProblem& problem, ConvDirection direction, const v
   return run(call, algorithm).fuses;
 }
 
-bool activates_source(const ConvProblem& problem, ConvDirection direction, const void* source, void* out,
+bool activates_source(const ConvProblem& problem, ConvDirection direction, const void* source, const void* bias, void* out,
                       const Epilogue& epilogue, bool is_snake, Algorithm algorithm, Precision precision, int device) {
   if (algorithm == Algorithm::automatic && autotune_enabled()) return false;  // any of its candidates may run
-  const Call call{problem, direction, source, nullptr, nullptr, out, precision, device, nullptr, epilogue};
+  const Call call{problem, direction, source, nullptr, bias, out, precision, device, nullptr, epilogue};
   const DeviceScope scope(device);
   const ConvPlan& plan = plan_of(call, in_guard(direction, algorithm));
   return is_snake ? plan.activates_snake : plan.activates_source;

@@ -42,12 +42,12 @@ void conv_dgrad(const ConvProblem& problem, const void* y, const Weights& w, con
                                   cudaStream_t stream);
 
 /// Whether conv_activated() with these arguments can apply LeakyReLU as it reads the source, or Snake.
-[[nodiscard]] bool activates_source(const ConvProblem& problem, ConvDirection direction, const void* source, void* out,
-                                    const Epilogue& epilogue, bool is_snake, Algorithm algorithm, Precision precision,
-                                    int device);
+[[nodiscard]] bool activates_source(const ConvProblem& problem, ConvDirection direction, const void* source, const void* bias,
+                                    void* out, const Epilogue& epilogue, bool is_snake, Algorithm algorithm,
+                                    Precision precision, int device);
 
-/// Whether conv_activated() applies `epilogue`; only the presence of its parts matters. A pure function of the arguments and
-/// the device. With tuned choices it answers for the untuned choice.
+/// Whether conv_activated() without a bias applies `epilogue`; only the presence of its parts matters. A pure function of the
+/// arguments and the device. With tuned choices it answers for the untuned choice.
 [[nodiscard]] bool fuses(const ConvProblem& problem, ConvDirection direction, const Epilogue& epilogue, Algorithm algorithm,
                          Precision precision, int device);
 

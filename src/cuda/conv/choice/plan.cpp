@@ -47,9 +47,23 @@ double direct_gather_seconds(const ConvProblem& p, ConvDirection direction, cons
   constexpr double kClock = 1.75e9, kSms = 132, kRate = GpuRates{}.ffma;  // the GPU that the estimate was fitted on
   const TapGemm gemm = make_tap_gemm(p, direction);
   const direct::Choice choice = direct::choose(direct::kTiles32, gemm, rates.sm_count, true);
-  const double cycles = direct::estimate_cycles(gemm, direct::kTiles32[choice.tile], choice.slices, rates.sm_count);
+  // One tap reuses nothing of a source row. Short sums, and sums in slices, do not show it.
+  constexpr double kOneTap = 1.4;
+  const bool is_longer = p.K == 1 && choice.slices == 1 && gemm.rows >= 128;
+  const double cycles =
+      (is_longer ? kOneTap : 1) * direct::estimate_cycles(gemm, direct::kTiles32[choice.tile], choice.slices, rates.sm_count);
   const double slower = kRate * rates.sm_count / kSms / rates.ffma;
   return std::max(slower * cycles / kClock, tensor_bytes(p) / (0.7 * rates.bandwidth)) + rates.launch;
+}
+
+/// The terms of an output's sum.
+struct SumLength {
+  std::int64_t channels, taps;
+};
+SumLength sum_length(const ConvProblem& p, ConvDirection direction) {
+  if (direction == ConvDirection::dgrad) return {p.channels_out_per_group(), p.K};
+  const std::int64_t classes = std::min(p.S / std::gcd(p.S, p.D), p.K);
+  return {p.channels_in_per_group(), (p.K + classes - 1) / classes};
 }
 
 /// Seconds of the windowed weight gradient with the sum over its slices, fitted to small layers on the GPU above.
@@ -99,7 +113,11 @@ double unslowed_direct_seconds(const ConvProblem& p, ConvDirection direction, co
   const double rate = (p.dtype == DType::f64 ? rates.direct_f64 : rates.ffma) * small * busy *
                       (direction == ConvDirection::wgrad ? 0.65 * used(positions, 8) * used(columns, 8)
                                                          : used(columns, tile) * used(positions, 128));
-  return std::max(p.operations() / rate, tensor_bytes(p) / (0.7 * rates.bandwidth)) + 2 * rates.launch;
+  // A block adds the terms of its sums one after another: 60 ns each in 16 bits on an H200, 90 if there is one tap.
+  const SumLength sum = sum_length(p, direction);
+  const double one_block =
+      is_gather && size_of(p.dtype) == 2 ? (sum.taps == 1 ? 90e-9 : 60e-9) * product({sum.channels, sum.taps}) : 0;
+  return std::max({p.operations() / rate, tensor_bytes(p) / (0.7 * rates.bandwidth), one_block}) + rates.launch;
 }
 
 double direct_seconds(const ConvProblem& p, ConvDirection direction, const GpuRates& rates) {
@@ -119,7 +137,53 @@ double depthwise_seconds(const ConvProblem& p, ConvDirection direction, const Gp
   return seconds + rates.launch;
 }
 
+/// Seconds of each launch of cuBLAS and of the passes over its columns, and those that it takes at least for a sum. Fitted to
+/// 100 problems of 8 to 2048 positions and 32 to 512 channels on an H200 (2026-12-01).
+constexpr double kBlasStart = 3.5e-6;
+double blas_sum_seconds(const ConvProblem& p, ConvDirection direction, Precision precision) {
+  constexpr double kShort = 3e-9;  // of 16 bits, and of forward, whose sums are over channels and whose products are wide
+  if (direction == ConvDirection::forward) return kShort * static_cast<double>(p.channels_in_per_group());
+  const double terms = product({p.channels_out_per_group(), p.K});
+  if (size_of(p.dtype) == 2) return kShort * terms;
+  if (p.dtype == DType::f32 && precision == Precision::tf32) return std::min(12e-9 * terms, 16e-6);
+  return std::min(22e-9 * terms, 9e-6 + 5e-9 * terms);
+}
+
+/// Whether y is its own column buffer, so that dgrad is one product.
+bool is_one_product(const ConvProblem& p, ConvDirection direction) {
+  return direction == ConvDirection::dgrad && p.K == 1 && p.S == 1 && p.L_out == p.L_in;
+}
+
+/// cuBLAS takes three times as long if rows do not begin at multiples of 16 bytes. Fitted with the other rates.
+double one_product_seconds(const ConvProblem& p, Precision precision, const GpuRates& rates) {
+  const bool is_tf32 = p.dtype == DType::f32 && precision == Precision::tf32, is_half = size_of(p.dtype) == 2;
+  double rate = p.dtype == DType::f64 ? rates.blas_f64
+                : is_tf32             ? 0.85 * rates.blas_tf32
+                : is_half             ? 0.9 * rates.blas_half
+                                      : rates.blas_f32;
+  if ((is_tf32 || is_half) && p.L_in * static_cast<std::int64_t>(size_of(p.dtype)) % 16 != 0) rate /= 3;
+  constexpr double kFirstTerms = 40;  // without tensor cores, a tile's sums take as long as this many terms more
+  const auto terms = static_cast<double>(p.channels_out_per_group());
+  if (!is_tf32 && !is_half) rate *= used(p.channels_in_per_group(), 64) * terms / (terms + kFirstTerms);
+  rate *= filled(product({p.N, p.G, (p.L_in + 63) / 64, (p.channels_in_per_group() + 127) / 128}), rates);
+  return std::max({p.operations() / rate, tensor_bytes(p) / (0.8 * rates.bandwidth),
+                   blas_sum_seconds(p, ConvDirection::dgrad, precision)}) +
+         static_cast<double>(std::min(p.N, p.G)) * kBlasStart;
+}
+
+/// What a bias adds to dgrad, whose results cuBLAS stores. A layer with a bias mostly has an epilogue, too: a pass that reads
+/// them and a residual, and writes them. It is counted whether there is one or not, because a choice that depended on it would
+/// give the fused layer other bits than its steps. One product adds a pass that writes the bias, which the product reads; else
+/// the measured times of the other launches have it.
+double bias_seconds(const ConvProblem& p, const GpuRates& rates) {
+  const bool is_one = is_one_product(p, ConvDirection::dgrad);
+  const double pass = product({p.N, p.C_in, p.L_in}) * static_cast<double>(size_of(p.dtype)) / (0.8 * rates.bandwidth);
+  constexpr double kLaunch = 2e-6;
+  return (is_one ? 5 : 3) * pass + (is_one ? 2 : 1) * kLaunch;
+}
+
 double gemm_seconds(const ConvProblem& p, ConvDirection direction, Precision precision, const GpuRates& rates) {
+  if (is_one_product(p, direction)) return one_product_seconds(p, precision, rates);
   const std::int64_t rows = p.channels_out_per_group() * p.K, ci = p.channels_in_per_group();
   double rate = p.dtype == DType::f64 ? rates.blas_f64 : p.dtype == DType::f32 ? rates.blas_f32 : rates.blas_half;
   if (p.dtype == DType::f32 && precision == Precision::tf32) rate = rates.blas_tf32;
@@ -144,8 +208,9 @@ double gemm_seconds(const ConvProblem& p, ConvDirection direction, Precision pre
       direction == ConvDirection::wgrad ? static_cast<double>(p.N) : pieces * static_cast<double>(std::min(p.N, p.G));
   // Weight gradients of 16 bits are summed in f32 buffers, which are read and stored again.
   const double sum_bytes = direction == ConvDirection::wgrad && size_of(p.dtype) < 4 ? 10 * product({p.C_in, rows}) : 0;
-  return p.operations() / rate + (2 * column_bytes + tensor_bytes(p)) / (0.27 * rates.bandwidth) +
-         sum_bytes / (0.5 * rates.bandwidth) + (pieces + products) * 2 * rates.launch;
+  const double moved = (2 * column_bytes + tensor_bytes(p)) / (0.27 * rates.bandwidth) + sum_bytes / (0.5 * rates.bandwidth);
+  if (direction == ConvDirection::wgrad) return p.operations() / rate + moved + (pieces + products) * 2 * rates.launch;
+  return std::max(p.operations() / rate, blas_sum_seconds(p, direction, precision)) + moved + (pieces + products) * kBlasStart;
 }
 
 /// Seconds of the whole call: scales, packing, and recompute.
@@ -186,7 +251,8 @@ std::optional<double> tensor_core_known_seconds(const ConvProblem& problem, Conv
   if (direction == ConvDirection::wgrad)
     return tensor_core::wgrad_cost(problem, precision, gpu.sm_count, gpu.shared_bytes_per_block);
   const auto chosen = tensor_core::chosen_kernel({problem, direction, precision, at}, device);
-  return chosen ? std::optional(chosen->seconds + kWrittenWeights) : std::nullopt;
+  if (!chosen) return std::nullopt;
+  return std::max(chosen->seconds, least_tensor_core_seconds(problem.dtype, precision)) + packing_seconds(problem.dtype);
 }
 
 std::vector<Candidate> ranking(const PlanRequest& of) {
@@ -198,7 +264,10 @@ std::vector<Candidate> ranking(const PlanRequest& of) {
     const auto known = algorithm == Algorithm::tensor_core
                            ? tensor_core_known_seconds(of.problem, of.direction, of.precision, of.device, of.at)
                            : std::nullopt;
-    all.push_back({algorithm, known ? *known : estimate(of.problem, of.direction, algorithm, of.precision, rates)});
+    double seconds = known ? *known : estimate(of.problem, of.direction, algorithm, of.precision, rates);
+    if (algorithm == Algorithm::gemm && of.has_bias && of.direction == ConvDirection::dgrad)
+      seconds += bias_seconds(of.problem, rates);
+    all.push_back({algorithm, seconds});
   }
   std::stable_sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
   return all;
@@ -211,11 +280,11 @@ struct PlanKey {
   Alignment at;
   Activation activation;
   double slope;
-  bool adds, keeps, derives;
+  bool adds, keeps, derives, has_bias;
   std::int64_t aux;  // offsets of the aux operands in a sector, relative to the output
   bool operator==(const PlanKey&) const = default;
   [[nodiscard]] std::size_t hash() const {
-    return hash_of(call.hash(), algorithm, at.source, at.out, activation, slope, adds, keeps, derives, aux);
+    return hash_of(call.hash(), algorithm, at.source, at.out, activation, slope, adds, keeps, derives, has_bias, aux);
   }
 };
 
@@ -302,6 +371,7 @@ const ConvPlan& conv_plan(const PlanRequest& of) {
                     epilogue.residual != 0,
                     epilogue.before != 0,
                     epilogue.derivative != 0,
+                    of.has_bias,
                     (epilogue.residual | epilogue.derivative) % 32};
   return remembered.get(key, [&] {
     ConvPlan plan = make_conv_plan(of);

@@ -30,9 +30,15 @@ struct GpuRates {
   double launch = 3e-6;       ///< seconds per kernel launch
 };
 
-/// Seconds added to the estimate of a tensor-core kernel that packs its weights: half of the 7 to 10 us that an H200 takes for
-/// a small layer. A training step packs each time, inference once.
-inline constexpr double kWrittenWeights = 4e-6;
+/// Seconds added to the estimate of a tensor-core kernel that packs its weights: in f32, half of the 7 to 10 us that an H200
+/// takes for a small layer. A training step packs each time, inference once.
+[[nodiscard]] constexpr double packing_seconds(DType dtype) { return dtype == DType::f32 ? 4e-6 : 2.5e-6; }
+
+/// Seconds of a tensor-core kernel and of the launches before and after it, for the smallest problem. f32 takes samples of its
+/// source before, and looks for sums to compute again after.
+[[nodiscard]] constexpr double least_tensor_core_seconds(DType dtype, Precision precision) {
+  return dtype != DType::f32 ? 6e-6 : precision == Precision::tf32 ? 9.5e-6 : 10e-6;
+}
 
 /// One algorithm's estimate.
 struct Candidate {
@@ -49,6 +55,7 @@ struct PlanRequest {
   Algorithm algorithm = Algorithm::automatic;
   Alignment at{};
   Epilogue epilogue{};
+  bool has_bias = false;
 };
 
 /// How a convolution is computed. Decided once; everything from here to the launch follows it.
@@ -73,7 +80,7 @@ std::ostream& operator<<(std::ostream& out, const ConvPlan& plan);
 /// The rates assumed for a device.
 [[nodiscard]] GpuRates rates_of(int device);
 
-/// Estimated seconds of an algorithm that can do the problem. A pure function.
+/// Estimated seconds of an algorithm that can do the problem, without bias or epilogue. A pure function.
 [[nodiscard]] double estimate(const ConvProblem& problem, ConvDirection direction, Algorithm algorithm, Precision precision,
                               const GpuRates& rates);
 

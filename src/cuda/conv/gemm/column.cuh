@@ -100,13 +100,36 @@ __global__ void col2im_kernel(const __grid_constant__ ConvProblem problem, const
   }
 }
 
-/// x[n, ci, i] = bias[ci]; the GEMM adds to it.
+/// Elements of 16 bytes.
 template <class T>
-__global__ void fill_bias_kernel(std::int64_t count, std::int64_t length, std::int64_t channels, const T* __restrict__ bias,
+inline constexpr int kVectorOf = 16 / static_cast<int>(sizeof(T));
+
+/// x[n, ci, i] = bias[ci]; the GEMM adds to it. Vectors of 16 bytes from an aligned address on, one for each thread.
+template <class T>
+__global__ void fill_bias_kernel(std::int64_t rows, std::int64_t length, std::int64_t channels, const T* __restrict__ bias,
                                  T* __restrict__ x) {
-  for (std::int64_t i = blockIdx.x * static_cast<std::int64_t>(blockDim.x) + threadIdx.x; i < count;
-       i += static_cast<std::int64_t>(gridDim.x) * blockDim.x)
-    x[i] = bias[i / length % channels];
+  constexpr int kVector = kVectorOf<T>;
+  struct alignas(16) Pack {
+    T at[kVector];
+  };
+  const std::int64_t span = static_cast<std::int64_t>(blockDim.x) * kVector;
+  const std::int64_t spans = (length + kVector - 1 + span - 1) / span;
+  for (std::int64_t block = blockIdx.x; block < rows * spans; block += gridDim.x) {
+    const std::int64_t row = quotient(block, spans);
+    T* const to = x + row * length;
+    const auto ahead = static_cast<int>(reinterpret_cast<std::uintptr_t>(to) % 16 / sizeof(T));  // past an aligned address
+    const std::int64_t at = (block - row * spans) * span - ahead + static_cast<std::int64_t>(threadIdx.x) * kVector;
+    const T value = bias[row - quotient(row, channels) * channels];
+    Pack pack;
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) pack.at[i] = value;
+    if (at >= 0 && at + kVector <= length) {
+      *reinterpret_cast<Pack*>(to + at) = pack;
+      continue;
+    }
+    for (int i = 0; i < kVector; ++i)
+      if (at + i >= 0 && at + i < length) to[at + i] = value;
+  }
 }
 
 template <class T, class A>

@@ -4,6 +4,8 @@
 //   forward  columns (i, co*K)  = x (i, ci) * w (co*K, ci)^T        then col2im
 //   dgrad    x (i, ci)          = columns (i, co*K) * w (co*K, ci)  after im2col
 //   wgrad    w (co*K, ci)      += columns (i, co*K)^T * x (i, ci)   after im2col, sample after sample
+//
+// A convolution of one tap has y as its columns: its gradients need no im2col and no buffer.
 #include "cuda/conv/gemm/gemm.hpp"
 
 #include <cublas_v2.h>
@@ -11,6 +13,7 @@
 #include <cuda_fp16.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <ostream>
@@ -66,10 +69,17 @@ Sizes sizes_of(const ConvProblem& problem, ConvDirection direction) {
   return sizes;
 }
 
+/// Whether y is the column buffer.
+bool is_pointwise(const ConvProblem& problem) {
+  return problem.K == 1 && problem.S == 1 && problem.P_l == 0 && problem.L_out == problem.L_in;
+}
+
 std::size_t weight_sum_bytes(const ConvProblem& problem, ConvDirection direction) {
   if (direction != ConvDirection::wgrad || size_of(problem.dtype) >= 4) return 0;
   return static_cast<std::size_t>(problem.C_in * problem.channels_out_per_group() * problem.K) * 4;
 }
+
+constexpr std::size_t kUnlimited = std::numeric_limits<std::int64_t>::max();
 
 /// Calls work(piece) for pieces that fit in `bytes`: whole samples if possible, else groups, else positions. In forward, pieces
 /// of positions end on whole outputs.
@@ -180,12 +190,16 @@ struct Arrays {
   }
 };
 
+/// The columns of y for the gradients: in `buffer`, or y itself, whose one piece is everything.
 template <class T>
-void im2col(const ConvProblem& problem, const Piece& piece, const T* y, T* columns, const Sizes& sizes, cudaStream_t stream) {
+const T* columns_of(const ConvProblem& problem, const Piece& piece, const T* y, T* buffer, const Sizes& sizes,
+                    cudaStream_t stream) {
+  if (is_pointwise(problem)) return y;
   const std::int64_t rows = piece.n_count * piece.g_count * sizes.rows;
   im2col_kernel<T>
-      <<<grid_for(rows * ((piece.i_count + kThreads - 1) / kThreads)), kThreads, 0, stream>>>(problem, piece, y, columns);
+      <<<grid_for(rows * ((piece.i_count + kThreads - 1) / kThreads)), kThreads, 0, stream>>>(problem, piece, y, buffer);
   check_launch("conv gemm: im2col");
+  return buffer;
 }
 
 template <class T>
@@ -220,20 +234,19 @@ void dgrad_as(const Arrays<T>& arrays, const T* bias, Precision precision, int d
   const Sizes& sizes = arrays.sizes;
   const Buffer buffer(bytes, device);
   if (bias != nullptr) {
-    const std::int64_t count = problem.N * problem.C_in * problem.L_in;
-    fill_bias_kernel<T><<<grid_for((count + kThreads - 1) / kThreads), kThreads, 0, stream>>>(count, problem.L_in, problem.C_in,
-                                                                                              bias, arrays.x);
+    const std::int64_t rows = problem.N * problem.C_in, span = kThreads * kVectorOf<T>;
+    const std::int64_t spans = (problem.L_in + kVectorOf<T> - 1 + span - 1) / span;
+    fill_bias_kernel<T><<<grid_for(rows * spans), kThreads, 0, stream>>>(rows, problem.L_in, problem.C_in, bias, arrays.x);
     check_launch("conv gemm: fill bias");
   }
-  for_each_piece(problem, ConvDirection::dgrad, bytes, [&](const Piece& piece) {
-    im2col<T>(problem, piece, arrays.y, buffer.as<T>(), sizes, stream);
+  for_each_piece(problem, ConvDirection::dgrad, is_pointwise(problem) ? kUnlimited : bytes, [&](const Piece& piece) {
+    const T* columns = columns_of<T>(problem, piece, arrays.y, buffer.as<T>(), sizes, stream);
     for_each_batch(piece, [&](std::int64_t n, std::int64_t g, std::int64_t samples, std::int64_t groups) {
-      multiply<T>(
-          blas_handle(device, stream), precision, CUBLAS_OP_N, CUBLAS_OP_N, piece.i_count, sizes.ci, sizes.rows,
-          bias != nullptr,
-          {buffer.as<T>() + arrays.column_at(piece, n, g), kTypeOf<T>, piece.i_count, arrays.column_stride(piece, samples)},
-          {arrays.w + arrays.w_at(piece, g), kTypeOf<T>, sizes.rows, arrays.w_stride(samples)},
-          {arrays.x_at(piece, n, g), kTypeOf<T>, problem.L_in, arrays.x_stride(samples)}, samples * groups);
+      multiply<T>(blas_handle(device, stream), precision, CUBLAS_OP_N, CUBLAS_OP_N, piece.i_count, sizes.ci, sizes.rows,
+                  bias != nullptr,
+                  {columns + arrays.column_at(piece, n, g), kTypeOf<T>, piece.i_count, arrays.column_stride(piece, samples)},
+                  {arrays.w + arrays.w_at(piece, g), kTypeOf<T>, sizes.rows, arrays.w_stride(samples)},
+                  {arrays.x_at(piece, n, g), kTypeOf<T>, problem.L_in, arrays.x_stride(samples)}, samples * groups);
     });
   });
 }
@@ -254,11 +267,11 @@ void wgrad_as(const Arrays<T>& arrays, Precision precision, int device, cudaStre
   }
   const Buffer buffer(bytes, device);
   CHECK_CUDA(cudaMemsetAsync(sums, 0, static_cast<std::size_t>(weights) * sizeof(A), stream));
-  for_each_piece(problem, ConvDirection::wgrad, bytes, [&](const Piece& piece) {
-    im2col<T>(problem, piece, arrays.y, buffer.as<T>(), sizes, stream);
+  for_each_piece(problem, ConvDirection::wgrad, is_pointwise(problem) ? kUnlimited : bytes, [&](const Piece& piece) {
+    const T* columns = columns_of<T>(problem, piece, arrays.y, buffer.as<T>(), sizes, stream);
     for (std::int64_t n = 0; n < piece.n_count; ++n) {
       multiply<T>(blas_handle(device, stream), precision, CUBLAS_OP_T, CUBLAS_OP_N, sizes.rows, sizes.ci, piece.i_count, true,
-                  {buffer.as<T>() + arrays.column_at(piece, n, 0), kTypeOf<T>, piece.i_count, arrays.column_stride(piece, 1)},
+                  {columns + arrays.column_at(piece, n, 0), kTypeOf<T>, piece.i_count, arrays.column_stride(piece, 1)},
                   {arrays.x_at(piece, n, 0), kTypeOf<T>, problem.L_in, arrays.x_stride(1)},
                   {sums + arrays.w_at(piece, 0), kTypeOf<A>, sizes.rows, arrays.w_stride(1)}, piece.g_count);
     }
@@ -271,6 +284,7 @@ void wgrad_as(const Arrays<T>& arrays, Precision precision, int device, cudaStre
 
 /// Bytes of the column buffer: what the whole problem needs, at most the limit.
 std::size_t workspace_bytes(const ConvProblem& problem, ConvDirection direction) {
+  if (is_pointwise(problem) && direction != ConvDirection::forward) return 0;
   const Sizes sizes = sizes_of(problem, direction);
   const double all =
       static_cast<double>(problem.N * problem.G) * static_cast<double>(sizes.rows) * static_cast<double>(problem.L_in);

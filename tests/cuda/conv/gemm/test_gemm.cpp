@@ -53,6 +53,23 @@ TEST_CASE("pieces: any limit gives the same integers and is kept") {
   }
 }
 
+TEST_CASE("gradients of one tap need no columns") {
+  if (cuda::device_count() == 0) SKIP_TEST("no CUDA device");
+  for (const ConvProblem& p : {sized({.N = 3, .C_in = 6, .C_out = 10, .L_in = 131, .K = 1}),
+                               sized({.N = 5, .C_in = 6, .C_out = 9, .L_in = 64, .K = 1, .G = 3}),
+                               sized({.N = 2, .C_in = 8, .C_out = 12, .L_in = 77, .K = 1, .G = 4}),
+                               sized({.N = 2, .C_in = 4, .C_out = 3, .L_in = 50, .K = 1, .D = 3}),
+                               sized({.N = 2, .C_in = 4, .C_out = 3, .L_in = 50, .K = 1, .P_l = 2}),
+                               sized({.N = 2, .C_in = 4, .C_out = 3, .L_in = 50, .K = 1, .S = 2}),
+                               sized({.N = 2, .C_in = 4, .C_out = 3, .L_in = 50, .K = 1, .P_r = 1})}) {
+    CAPTURE(p);
+    CHECK(check_gpu_bits<float>(p, by_algorithm(Algorithm::gemm)) > 0);
+    CHECK(check_gpu_bits<double>(p, by_algorithm(Algorithm::gemm), 1) > 0);
+    CHECK(check_gpu_bits<Half>(p, by_algorithm(Algorithm::gemm), 1) > 0);
+    CHECK(check_gpu_bits<BFloat16>(p, by_algorithm(Algorithm::gemm)) > 0);
+  }
+}
+
 TEST_CASE("a limit below the smallest piece is refused with both numbers") {
   const LimitScope scope(100);
   const ConvProblem p = sized({.C_in = 4, .C_out = 8, .L_in = 16, .K = 5});
