@@ -137,14 +137,26 @@ double depthwise_seconds(const ConvProblem& p, ConvDirection direction, const Gp
   return seconds + rates.launch;
 }
 
+/// The terms of a sum that cuBLAS computes for forward or dgrad.
+double blas_terms(const ConvProblem& p, ConvDirection direction) {
+  if (direction == ConvDirection::forward) return static_cast<double>(p.channels_in_per_group());
+  return product({p.channels_out_per_group(), p.K});
+}
+
+/// Whether cuBLAS could save a few microseconds at most, for scratch memory that is larger than the layer: a network of such
+/// layers would take a multiple of its memory.
+bool is_too_small_for_blas(const ConvProblem& p, ConvDirection direction) {
+  constexpr double kLeastTerms = 64, kScratchBytes = 8 << 20;  // cuda/linear/blas.cpp
+  return direction != ConvDirection::wgrad && blas_terms(p, direction) < kLeastTerms && tensor_bytes(p) < kScratchBytes;
+}
+
 /// Seconds of each launch of cuBLAS and of the passes over its columns, and those that it takes at least for a sum. Fitted to
 /// 100 problems of 8 to 2048 positions and 32 to 512 channels on an H200 (2026-12-01).
 constexpr double kBlasStart = 3.5e-6;
 double blas_sum_seconds(const ConvProblem& p, ConvDirection direction, Precision precision) {
   constexpr double kShort = 3e-9;  // of 16 bits, and of forward, whose sums are over channels and whose products are wide
-  if (direction == ConvDirection::forward) return kShort * static_cast<double>(p.channels_in_per_group());
-  const double terms = product({p.channels_out_per_group(), p.K});
-  if (size_of(p.dtype) == 2) return kShort * terms;
+  const double terms = blas_terms(p, direction);
+  if (size_of(p.dtype) == 2 || direction == ConvDirection::forward) return kShort * terms;
   if (p.dtype == DType::f32 && precision == Precision::tf32) return std::min(12e-9 * terms, 16e-6);
   return std::min(22e-9 * terms, 9e-6 + 5e-9 * terms);
 }
@@ -260,6 +272,7 @@ std::vector<Candidate> ranking(const PlanRequest& of) {
   std::vector<Candidate> all;
   for (const Algorithm algorithm : {Algorithm::depthwise, Algorithm::direct, Algorithm::tensor_core, Algorithm::gemm}) {
     if (can_implement(of.problem, of.direction, algorithm, of.precision, of.device)) continue;
+    if (algorithm == Algorithm::gemm && is_too_small_for_blas(of.problem, of.direction)) continue;
     // If tensor_core knows its tiling, it is faster than the general rates of the others suggest.
     const auto known = algorithm == Algorithm::tensor_core
                            ? tensor_core_known_seconds(of.problem, of.direction, of.precision, of.device, of.at)

@@ -166,7 +166,7 @@ TEST_CASE("every problem has a plan, and the same one every time") {
   const ConvProblem p = of_type({.N = 2, .C_in = 6, .C_out = 6, .L_in = 100, .K = 4, .S = 2, .G = 6}, DType::f16);
   for (const ConvDirection direction : kDirections) {
     const cuda::ConvPlan plan = cuda::make_conv_plan({p, direction, Precision::fp32});
-    CHECK(plan.candidates.size() == 3);
+    CHECK(plan.candidates.size() == (direction == ConvDirection::wgrad ? 3 : 2));  // too small for the scratch memory of gemm
     CHECK(concat(plan) == concat(cuda::make_conv_plan({p, direction, Precision::fp32})));
   }
 }
