@@ -206,10 +206,10 @@ TEST_CASE("source_tma adds a residual and applies a derivative while it stages o
   if (!is_reduced()) {  // racecheck takes minutes for the cases above
     CHECK(is_all(ran_of(sized({.N = 2, .C_in = 64, .C_out = 64, .L_in = 1016, .K = 2, .P_r = 1})), 8 * kAll));
     CHECK(ran_of(sized({.N = 1, .C_in = 32, .C_out = 32, .L_in = 512, .K = 9, .P_l = 4, .P_r = 4})) > 0);  // fp32: not both
+    CHECK(is_all(ran_of(sized({.N = 2, .C_in = 32, .C_out = 64, .L_in = 700, .K = 5, .P_l = 6, .P_r = 6, .D = 3}), 0, 8),
+                 8 * kEach));
+    CHECK(ran_of(sized({.N = 1, .C_in = 32, .C_out = 32, .L_in = 702, .K = 3}), 2, 4) > 0);
   }
-  CHECK(is_all(ran_of(sized({.N = 2, .C_in = 32, .C_out = 64, .L_in = 700, .K = 5, .P_l = 6, .P_r = 6, .D = 3}), 0, 8),
-               8 * kEach));
-  CHECK(ran_of(sized({.N = 1, .C_in = 32, .C_out = 32, .L_in = 702, .K = 3}), 2, 4) > 0);
   CHECK(ran_of(sized({.N = 1, .C_in = 64, .C_out = 64, .L_in = 701, .K = 3, .P_l = 1, .P_r = 1}), 1, 12) > 0);
   CHECK(ran_of(sized({.N = 3, .C_in = 8, .C_out = 8, .L_in = 5, .K = 9, .P_l = 3, .P_r = 4})) > 0);
   CHECK(ran_of(sized({.N = 2, .C_in = 48, .C_out = 80, .L_in = 256, .K = 2, .D = 7, .G = 2})) > 0);
@@ -402,7 +402,11 @@ TEST_CASE("kernels that activate their source as they read it: the bits of a pas
                                                {DType::bf16, Precision::fp32}})
           for (const bool is_spread : {false, true}) {
             if (is_spread && dtype != DType::f32) continue;
-            if (is_reduced() && (dtype == DType::bf16 || (is_spread && precision == Precision::tf32))) continue;
+            // A reduced run: forward in fp32, with and without sums made again; dgrad in tf32 and f16 without.
+            const bool is_fp32 = dtype == DType::f32 && precision == Precision::fp32;
+            const bool is_left_out =
+                dtype == DType::bf16 || is_fp32 != (direction == ConvDirection::forward) || (is_spread && !is_fp32);
+            if (is_reduced() && is_left_out) continue;
             const Operands operands(p, direction, dtype, 0, is_spread);
             const KernelProblem asked{operands.problem, direction, precision};
             if (!kernel_cost(kernel, asked, cuda::properties(0))) continue;
@@ -432,6 +436,6 @@ TEST_CASE("kernels that activate their source as they read it: the bits of a pas
               ++ran;
             }
           }
-    CHECK(ran >= (is_reduced() ? 4 : 16));
+    CHECK(ran >= (is_reduced() ? 1 : 16));
   }
 }
