@@ -117,7 +117,8 @@ double unslowed_direct_seconds(const ConvProblem& p, ConvDirection direction, co
   const SumLength sum = sum_length(p, direction);
   const double one_block =
       is_gather && size_of(p.dtype) == 2 ? (sum.taps == 1 ? 90e-9 : 60e-9) * product({sum.channels, sum.taps}) : 0;
-  return std::max({p.operations() / rate, tensor_bytes(p) / (0.7 * rates.bandwidth), one_block}) + rates.launch;
+  const int launches = one_block > 0 ? 1 : 2;
+  return std::max({p.operations() / rate, tensor_bytes(p) / (0.7 * rates.bandwidth), one_block}) + launches * rates.launch;
 }
 
 double direct_seconds(const ConvProblem& p, ConvDirection direction, const GpuRates& rates) {
