@@ -7,8 +7,6 @@
 namespace polyphase::cuda {
 namespace {
 
-constexpr std::size_t kWorkspaceBytes = 8 << 20;
-
 /// A thread's handles by device; destroyed with the thread.
 class Handles {
  public:
@@ -51,7 +49,7 @@ void check_blas(cublasStatus_t status, const char* call, const char* file, int l
                            ") at ", base != nullptr ? base + 1 : file, ":", line));
 }
 
-BlasScope::BlasScope(int device, cudaStream_t stream) : workspace_(kWorkspaceBytes, device), handle_(handle_of(device)) {
+BlasScope::BlasScope(int device, cudaStream_t stream) : workspace_(kBlasWorkspaceBytes, device), handle_(handle_of(device)) {
   CHECK_CUBLAS(cublasSetStream(handle_, stream));  // sets cuBLAS' own workspace, so ours is set afterwards
   CHECK_CUBLAS(cublasSetWorkspace(handle_, workspace_.as<void>(), workspace_.bytes()));
 }

@@ -8,6 +8,9 @@
 
 namespace polyphase::cuda {
 
+/// Scratch memory of every product.
+inline constexpr std::size_t kBlasWorkspaceBytes = std::size_t{8} << 20;
+
 /// Throws DeviceError `cuda: call failed: CUBLAS_STATUS_X at file:line` unless `status` is CUBLAS_STATUS_SUCCESS.
 void check_blas(cublasStatus_t status, const char* call, const char* file = __builtin_FILE(), int line = __builtin_LINE());
 #define CHECK_CUBLAS(call) ::polyphase::cuda::check_blas((call), #call)

@@ -10,10 +10,12 @@
 #include "cuda/conv/depthwise/rows.hpp"
 #include "cuda/conv/direct/tiling.hpp"
 #include "cuda/conv/direct/wgrad_tiling.hpp"
+#include "cuda/conv/gemm/gemm.hpp"
 #include "cuda/conv/plan_cache.hpp"
 #include "cuda/conv/tensor_core/both_in_shared/preconverted/mma_sync/mma_sync.hpp"
 #include "cuda/conv/tensor_core/pipeline/mma_sync.hpp"
 #include "cuda/conv/tensor_core/wgrad/tiling.hpp"
+#include "cuda/linear/blas.hpp"
 #include "cuda/runtime/runtime.hpp"
 #include "tensor/error.hpp"
 #include "tensor/log.hpp"
@@ -33,6 +35,9 @@ double tensor_bytes(const ConvProblem& p) {
       product({p.N, p.C_in, p.L_in}) + product({p.N, p.C_out, p.L_out}) + product({p.C_in, p.channels_out_per_group(), p.K});
   return elements * static_cast<double>(size_of(p.dtype));
 }
+
+/// The phases of a stride, each with taps of its own.
+std::int64_t phases_of(const ConvProblem& p) { return std::min(p.S / std::gcd(p.S, p.D), p.K); }
 
 /// The used share of `count` rounded up to whole tiles.
 double used(std::int64_t count, std::int64_t tile) {
@@ -62,7 +67,7 @@ struct SumLength {
 };
 SumLength sum_length(const ConvProblem& p, ConvDirection direction) {
   if (direction == ConvDirection::dgrad) return {p.channels_out_per_group(), p.K};
-  const std::int64_t classes = std::min(p.S / std::gcd(p.S, p.D), p.K);
+  const std::int64_t classes = phases_of(p);
   return {p.channels_in_per_group(), (p.K + classes - 1) / classes};
 }
 
@@ -78,7 +83,7 @@ double wgrad_window_seconds(const direct::WgradWindowPlan& plan, const GpuRates&
 /// bench/shapes.hpp, 256 phases, takes an H200 4 to 9 times the estimate, its weight gradient 19 to 25 times.
 double slowed_by_phases(const ConvProblem& p, ConvDirection direction) {
   constexpr std::int64_t kMostPhases = 32;
-  if (std::min(p.S / std::gcd(p.S, p.D), p.K) <= kMostPhases) return 1;
+  if (phases_of(p) <= kMostPhases) return 1;
   return direction == ConvDirection::wgrad ? 20 : 5;
 }
 
@@ -89,7 +94,7 @@ double unslowed_direct_seconds(const ConvProblem& p, ConvDirection direction, co
     if (const auto plan = direct::make_wgrad_window_plan(p, nullptr, nullptr, rates.sm_count))
       return wgrad_window_seconds(*plan, rates);
   }
-  const std::int64_t classes = std::min(p.S / std::gcd(p.S, p.D), p.K);
+  const std::int64_t classes = phases_of(p);
   std::int64_t columns = 0, positions = 0;
   switch (direction) {
     case ConvDirection::forward:
@@ -147,7 +152,7 @@ double blas_terms(const ConvProblem& p, ConvDirection direction) {
 /// Whether cuBLAS could save a few microseconds at most, for scratch memory that is larger than the layer: a network of such
 /// layers would take a multiple of its memory.
 bool is_too_small_for_blas(const ConvProblem& p, ConvDirection direction) {
-  constexpr double kLeastTerms = 64, kScratchBytes = 8 << 20;  // cuda/linear/blas.cpp
+  constexpr double kLeastTerms = 64, kScratchBytes = kBlasWorkspaceBytes;
   return direction != ConvDirection::wgrad && blas_terms(p, direction) < kLeastTerms && tensor_bytes(p) < kScratchBytes;
 }
 
@@ -162,9 +167,9 @@ double blas_sum_seconds(const ConvProblem& p, ConvDirection direction, Precision
   return std::min(22e-9 * terms, 9e-6 + 5e-9 * terms);
 }
 
-/// Whether y is its own column buffer, so that dgrad is one product.
+/// Whether cuBLAS stores the result of its only product.
 bool is_one_product(const ConvProblem& p, ConvDirection direction) {
-  return direction == ConvDirection::dgrad && p.K == 1 && p.S == 1 && p.L_out == p.L_in;
+  return direction == ConvDirection::dgrad && gemm::has_own_columns(p, direction);
 }
 
 /// cuBLAS takes three times as long if rows do not begin at multiples of 16 bytes. Fitted with the other rates.
@@ -228,7 +233,7 @@ double gemm_seconds(const ConvProblem& p, ConvDirection direction, Precision pre
 
 /// Seconds of the whole call: scales, packing, and recompute.
 double tensor_core_seconds(const ConvProblem& p, ConvDirection direction, Precision precision, const GpuRates& rates) {
-  const std::int64_t classes = std::min(p.S / std::gcd(p.S, p.D), p.K);
+  const std::int64_t classes = phases_of(p);
   const std::int64_t in = p.channels_in_per_group(), out = p.channels_out_per_group();
   const double kind = p.dtype != DType::f32          ? rates.tensor_half
                       : precision == Precision::tf32 ? rates.tensor_tf32

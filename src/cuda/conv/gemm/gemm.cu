@@ -69,24 +69,18 @@ Sizes sizes_of(const ConvProblem& problem, ConvDirection direction) {
   return sizes;
 }
 
-/// Whether y is the column buffer.
-bool is_pointwise(const ConvProblem& problem) {
-  return problem.K == 1 && problem.S == 1 && problem.P_l == 0 && problem.L_out == problem.L_in;
-}
-
 std::size_t weight_sum_bytes(const ConvProblem& problem, ConvDirection direction) {
   if (direction != ConvDirection::wgrad || size_of(problem.dtype) >= 4) return 0;
   return static_cast<std::size_t>(problem.C_in * problem.channels_out_per_group() * problem.K) * 4;
 }
-
-constexpr std::size_t kUnlimited = std::numeric_limits<std::int64_t>::max();
 
 /// Calls work(piece) for pieces that fit in `bytes`: whole samples if possible, else groups, else positions. In forward, pieces
 /// of positions end on whole outputs.
 template <class Work>
 void for_each_piece(const ConvProblem& problem, ConvDirection direction, std::size_t bytes, const Work& work) {
   const Sizes sizes = sizes_of(problem, direction);
-  const auto words = static_cast<std::int64_t>(bytes / sizes.word);
+  const std::size_t limit = has_own_columns(problem, direction) ? std::numeric_limits<std::int64_t>::max() : bytes;
+  const auto words = static_cast<std::int64_t>(limit / sizes.word);
   const std::int64_t positions = problem.L_in;
   const std::int64_t group_words = sizes.rows * positions;
   const std::int64_t fit = std::max<std::int64_t>(1, words / std::max<std::int64_t>(1, group_words));  // (sample, group) pairs
@@ -194,7 +188,7 @@ struct Arrays {
 template <class T>
 const T* columns_of(const ConvProblem& problem, const Piece& piece, const T* y, T* buffer, const Sizes& sizes,
                     cudaStream_t stream) {
-  if (is_pointwise(problem)) return y;
+  if (has_own_columns(problem, ConvDirection::dgrad)) return y;
   const std::int64_t rows = piece.n_count * piece.g_count * sizes.rows;
   im2col_kernel<T>
       <<<grid_for(rows * ((piece.i_count + kThreads - 1) / kThreads)), kThreads, 0, stream>>>(problem, piece, y, buffer);
@@ -239,7 +233,7 @@ void dgrad_as(const Arrays<T>& arrays, const T* bias, Precision precision, int d
     fill_bias_kernel<T><<<grid_for(rows * spans), kThreads, 0, stream>>>(rows, problem.L_in, problem.C_in, bias, arrays.x);
     check_launch("conv gemm: fill bias");
   }
-  for_each_piece(problem, ConvDirection::dgrad, is_pointwise(problem) ? kUnlimited : bytes, [&](const Piece& piece) {
+  for_each_piece(problem, ConvDirection::dgrad, bytes, [&](const Piece& piece) {
     const T* columns = columns_of<T>(problem, piece, arrays.y, buffer.as<T>(), sizes, stream);
     for_each_batch(piece, [&](std::int64_t n, std::int64_t g, std::int64_t samples, std::int64_t groups) {
       multiply<T>(blas_handle(device, stream), precision, CUBLAS_OP_N, CUBLAS_OP_N, piece.i_count, sizes.ci, sizes.rows,
@@ -267,7 +261,7 @@ void wgrad_as(const Arrays<T>& arrays, Precision precision, int device, cudaStre
   }
   const Buffer buffer(bytes, device);
   CHECK_CUDA(cudaMemsetAsync(sums, 0, static_cast<std::size_t>(weights) * sizeof(A), stream));
-  for_each_piece(problem, ConvDirection::wgrad, is_pointwise(problem) ? kUnlimited : bytes, [&](const Piece& piece) {
+  for_each_piece(problem, ConvDirection::wgrad, bytes, [&](const Piece& piece) {
     const T* columns = columns_of<T>(problem, piece, arrays.y, buffer.as<T>(), sizes, stream);
     for (std::int64_t n = 0; n < piece.n_count; ++n) {
       multiply<T>(blas_handle(device, stream), precision, CUBLAS_OP_T, CUBLAS_OP_N, sizes.rows, sizes.ci, piece.i_count, true,
@@ -284,7 +278,7 @@ void wgrad_as(const Arrays<T>& arrays, Precision precision, int device, cudaStre
 
 /// Bytes of the column buffer: what the whole problem needs, at most the limit.
 std::size_t workspace_bytes(const ConvProblem& problem, ConvDirection direction) {
-  if (is_pointwise(problem) && direction != ConvDirection::forward) return 0;
+  if (has_own_columns(problem, direction)) return 0;
   const Sizes sizes = sizes_of(problem, direction);
   const double all =
       static_cast<double>(problem.N * problem.G) * static_cast<double>(sizes.rows) * static_cast<double>(problem.L_in);

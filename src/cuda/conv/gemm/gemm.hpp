@@ -15,6 +15,12 @@ namespace polyphase::cuda::gemm {
 /// Why the problem cannot be computed: the columns of a single position exceed conv_workspace_limit().
 [[nodiscard]] std::optional<std::string> can_implement(const ConvProblem& problem, ConvDirection direction);
 
+/// Whether y is its own column buffer: the gradients of one tap are products alone.
+[[nodiscard]] constexpr bool has_own_columns(const ConvProblem& problem, ConvDirection direction) {
+  return direction != ConvDirection::forward && problem.K == 1 && problem.S == 1 && problem.P_l == 0 &&
+         problem.L_out == problem.L_in;
+}
+
 /// out = epilogue(direction(source, w) + bias); dgrad ignores the epilogue, because cuBLAS stores its results. Forward reads x
 /// and writes y; dgrad reads y and writes x. Arrays are contiguous device arrays of problem.dtype; `bias` may be null.
 /// Asynchronous on `stream`; uses at most conv_workspace_limit() bytes of scratch memory.
